@@ -68,10 +68,8 @@ def accuracy_on(
         labels = labels or (source.labels[1:] if len(source.labels) == 2 else None)
         source, classes = as_answered(source, labels), 2
     places = class_places(source.labels, labels and answers_of(labels), classes)
-    if source.multi_hot is not None:
-        labelled = indices[np.diff(source.multi_hot.starts)[indices] > 0]
-    else:
-        labelled = indices
+    sets = source.multi_hot
+    labelled = indices if sets is None else indices[np.diff(sets.starts)[indices] > 0]
     if not len(labelled):
         raise UsageError(f"{source.locator}: expected images with classes. Received: none.")
     # The place of the first right class among the most probable ones, or _TOP.
@@ -87,7 +85,7 @@ def accuracy_on(
         len(indices) - len(labelled),
         float((ranks == 0).mean()),
         float((ranks < _TOP).mean()),
-        [] if source.multi_hot is not None else _by_class(source, labelled, ranks == 0),
+        [] if sets is not None else _by_class(source, labelled, ranks == 0),
     )
 
 

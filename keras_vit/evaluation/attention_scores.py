@@ -111,8 +111,8 @@ def attention_distance(scores: np.ndarray, grid: Grid, stride: int) -> np.ndarra
 
 def even_distance(grid: Grid, stride: int, prefix: int) -> float:
     """The attention distance of scores that are the same for all tokens, in pixels."""
-    patches = grid[0] * grid[1]
-    scores = np.full((patches + prefix,) * 2, 1 / (patches + prefix))
+    tokens = grid[0] * grid[1] + prefix
+    scores = np.full((tokens, tokens), 1 / tokens)
     return float(attention_distance(scores, grid, stride))
 
 

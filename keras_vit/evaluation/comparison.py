@@ -56,9 +56,8 @@ def write_comparison(
 def summary(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
     """The header and the rows of a table with a row for each model and fraction."""
     finished = _finished(results)
-    (one, image), (all_, training) = (
-        _unit(finished, f"{kind}_flops") for kind in ("forward", "training")
-    )
+    one, image = _unit(finished, "forward_flops")
+    all_, training = _unit(finished, "training_flops")
     several = any("mean_average_precision" in result for result in finished)
     accuracy = "accuracy of the average" if finished and _average(finished) else "accuracy"
     columns: dict[str, Callable[[Sequence[Result]], str]] = {
@@ -99,7 +98,7 @@ def _figures(results: Sequence[Result]) -> dict[str, Any]:
     curves = [
         (
             {"title": f"{name} loss", "xlabel": "steps", "ylabel": "cross-entropy (nats)"},
-            [_by_step(of, key) for of in models],
+            [_course(of, key) for of in models],
         )
         for name, key in (("Training", "loss"), ("Held-out", _key(largest, "loss")))
     ]
@@ -150,9 +149,9 @@ def _classes(models: Sequence[Sequence[Result]]) -> tuple[list[str], list[list[s
 
 def _by_compute(results: Sequence[Result], unit: float) -> Series:
     """The accuracy of a model through its training."""
-    r, accuracies = results[0], _mean_curve(results, _key(results, "accuracy"))
-    compute = [each["step"] * r["training_flops"] / r["steps"] / unit for each in r["curve"]]
-    return Series(r["model"], compute, [100 * value for value in accuracies])
+    r, course = results[0], _course(results, _key(results, "accuracy"))
+    compute = [step * r["training_flops"] / r["steps"] / unit for step in course.x]
+    return Series(r["model"], compute, [100 * value for value in course.y])
 
 
 def _by_images(results: Sequence[Result]) -> Series:
@@ -166,15 +165,13 @@ def _by_images(results: Sequence[Result]) -> Series:
     return Series(results[0]["model"], images, means, deviations if several else None)
 
 
-def _by_step(results: Sequence[Result], key: str) -> Series:
+def _course(results: Sequence[Result], key: str) -> Series:
+    """A metric of a model by step, the mean of its runs."""
     steps = [record["step"] for record in results[0]["curve"]]
-    return Series(results[0]["model"], steps, _mean_curve(results, key))
-
-
-def _mean_curve(results: Sequence[Result], key: str) -> list[float]:
-    # A training that was stopped before an evaluation has no training metrics for that epoch.
+    # A run that was stopped before an evaluation has no training metrics for that epoch.
     curves = [[record.get(key, math.nan) for record in result["curve"]] for result in results]
-    return [statistics.mean(values) for values in zip(*curves, strict=True)]
+    means = [statistics.mean(values) for values in zip(*curves, strict=True)]
+    return Series(results[0]["model"], steps, means)
 
 
 def _grouped(results: Sequence[Result], *fields: str) -> list[list[Result]]:

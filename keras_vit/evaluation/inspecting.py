@@ -152,9 +152,8 @@ def _distance(
     while batch := list(itertools.islice(images, at_once)):
         inputs = normalise(_seen(batch, model), model.preprocessing)
         for i, (scores, _) in enumerate(attention.each_block(model, inputs)):
-            total[i] += attention.attention_distance(scores, model.grid, model.spec.stride).sum(
-                axis=0
-            )
+            distances = attention.attention_distance(scores, model.grid, model.spec.stride)
+            total[i] += distances.sum(axis=0)
         done += len(batch)
         report(done)
     if not done:
@@ -164,5 +163,4 @@ def _distance(
 
 def _seen(pictures: Iterable[np.ndarray], model: Any) -> np.ndarray:
     """Pictures as the model sees them: cropped and resized, uint8 (n, height, width, 3)."""
-    preprocessing = model.preprocessing
-    return np.stack([resize(Image.fromarray(each), preprocessing) for each in pictures])
+    return np.stack([resize(Image.fromarray(each), model.preprocessing) for each in pictures])

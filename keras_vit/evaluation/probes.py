@@ -336,7 +336,7 @@ def _checked_seed(value: Any) -> int:
 
 
 def check_shots(targets: np.ndarray, shots: int, labels: tuple[str, ...] | None = None) -> int:
-    """`shots` as an int; raises a `UsageError` unless every class has so many training images.
+    """`shots` as an int; raises a `UsageError` unless every class has as many training images.
 
     Args:
         targets: the classes of the training images, (n,).

@@ -63,24 +63,21 @@ class _Emulator:
         check_emulated(self.graph)
         with quiet():
             self.file = interpreter_class()(**as_source(model))  # only its constants are read
-        self.last_use = {
-            i: op.index for op in self.graph.operators for i in op.inputs if i is not None
-        }
+        self.last_use = {i: op.index for op in self.graph.operators for i in op.inputs}
+        self.last_use |= dict.fromkeys(self.graph.outputs)  # these stay
 
     def __call__(self, tensor: np.ndarray) -> Emulated:
         values = {self.graph.inputs[0]: _half(tensor)}
         for operator in self.graph.operators:
             arguments = [None if i is None else self.value(values, i) for i in operator.inputs]
             with np.errstate(all="ignore"):  # what overflows is found below
-                results = _OPERATORS[operator.name](self, operator, *arguments)
-            results = results if isinstance(results, list) else [results]
-            for i, result in zip(operator.outputs, results, strict=True):
-                values[i] = result = _half(result)
-                if not np.isfinite(result).all():
-                    layer = self.graph.layer(operator)
-                    return Emulated(None, operator.name + (f" of {layer}" if layer else ""))
-            for i in {i for i in operator.inputs if self.last_use.get(i) == operator.index}:
-                if i not in self.graph.outputs:
+                result = _half(_OPERATORS[operator.name](self, operator, *arguments))
+            if not np.isfinite(result).all():
+                layer = self.graph.layer(operator)
+                return Emulated(None, operator.name + (f" of {layer}" if layer else ""))
+            values[operator.outputs[0]] = result
+            for i in operator.inputs:
+                if self.last_use[i] == operator.index:
                     values.pop(i, None)
         return Emulated(values[self.graph.outputs[0]], "")
 

@@ -65,16 +65,13 @@ def lint(model: Model | Graph) -> tuple[Finding, ...]:
     """
     graph = _unpacked_constants(read_graph(model))
     places = [_Place(graph, operator) for operator in graph.operators]
-    layers: dict[tuple[Rule, str, str], list[str]] = {}
+    layers: dict[tuple[Rule, str, str], dict[str, None]] = {}
     for rule in RULES:
         for at in places:
             if at.name in (rule.operators.split() or [at.name]) and (reason := rule.check(at)):
-                found = layers.setdefault((rule, at.name, reason), [])
-                found.append(graph.layer(at.operator))
+                layers.setdefault((rule, at.name, reason), {})[graph.layer(at.operator)] = None
     return tuple(
-        Finding(
-            rule.name, operator, tuple(dict.fromkeys(found)), reason, rule.effect, rule.delegates
-        )
+        Finding(rule.name, operator, tuple(found), reason, rule.effect, rule.delegates)
         for (rule, operator, reason), found in layers.items()
     )
 
@@ -110,10 +107,8 @@ class _Place:
         self.tensors = self.read + self.written
         self.moving = [tensor for tensor in self.tensors if not tensor.constant]
         self.dtypes = {tensor.dtype for tensor in self.moving}
-
-    def producer(self) -> Operator | None:
-        """The operator that writes the first input."""
-        return self.graph.producers.get(next(iter(self.operator.inputs), None))
+        self.producer = graph.producers.get(next(iter(operator.inputs), None))  # of the first input
+        self.follows = self.producer.name if self.producer else ""
 
 
 def _unpacked_constants(graph: Graph) -> Graph:
@@ -178,12 +173,11 @@ def _mixed_ranks(at: _Place):
 
 def _constant_rank(at: _Place):
     shapes = [tensor.shape for tensor in at.read[:2]]
-    longer, shorter = sorted(shapes, key=len, reverse=True)
-    ranks = (len(longer), len(shorter))
-    is_broadcast = len(set(ranks)) == 1 or (ranks == (4, 3) and longer[0] == 1)
-    if len(at.moving) > 2 or len(shorter) < 2 or is_broadcast:
-        return ""
-    return f"{_listed(shapes)} are not broadcast; give both the same rank"
+    shorter, longer = sorted(shapes, key=len)
+    ranks = (len(shorter), len(longer))
+    fits = ranks[0] < 2 or len(set(ranks)) == 1 or (ranks == (3, 4) and longer[0] == 1)
+    wrong = len(at.moving) <= 2 and not fits
+    return wrong and f"{_listed(shapes)} are not broadcast; give both the same rank"
 
 
 def _constant_first(at: _Place):
@@ -224,9 +218,7 @@ def _unpacked(at: _Place):
 
 
 def _padded(at: _Place):
-    producer = at.producer()
-    padded = producer is not None and producer.name == "PAD"
-    return padded and (
+    return at.follows == "PAD" and (
         "the zeros of the PAD before it are ignored; put MAXIMUM(x, -6e4) between them"
     )
 
@@ -240,8 +232,7 @@ def _strided(at: _Place):
 
 
 def _squares(at: _Place):
-    producer = at.producer()
-    if producer is None or not _squares_its_input(producer):
+    if at.producer is None or not _squares_its_input(at.producer):
         return ""
     count = at.read[0].size // max(at.written[0].size, 1)
     limit = math.sqrt(_HALF_MAX / max(count, 1))
@@ -264,10 +255,9 @@ def _batch(at: _Place):
 
 def _heads(at: _Place):
     # In attention, the product of the probabilities and the values has the size of a head.
-    shape, probabilities = at.written[0].shape, at.producer()
-    if len(shape) != 4 or probabilities is None or probabilities.name != "SOFTMAX":
-        return ""
-    return 0 < shape[-1] < 32 and f"heads of {shape[-1]} channels; 32 or more are faster"
+    shape = at.written[0].shape
+    small = at.follows == "SOFTMAX" and len(shape) == 4 and 0 < shape[-1] < 32
+    return small and f"heads of {shape[-1]} channels; 32 or more are faster"
 
 
 def _rounded(at: _Place):

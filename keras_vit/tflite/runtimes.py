@@ -54,19 +54,16 @@ def needs(model: Model | Graph) -> list[Need]:
         UsageError: as `flatbuffer.read_graph`.
     """
     graph = read_graph(model)
-    layers: dict[tuple[str, int, str], list[str]] = {}
+    layers: dict[tuple[str, int, str], dict[str, None]] = {}
     for operator in graph.operators:
         key = (operator.name, needed_version(graph, operator), _operands(graph, operator))
-        layers.setdefault(key, []).append(graph.layer(operator))
-    requirements = [
-        Need(*key, _runtime(*key), tuple(dict.fromkeys(names))) for key, names in layers.items()
-    ]
+        layers.setdefault(key, {})[graph.layer(operator)] = None
+    requirements = [Need(*key, _runtime(*key), tuple(names)) for key, names in layers.items()]
     if graph.weights_behind:
         requirements.append(Need("weights behind the flatbuffer", None, "", _BEHIND_RUNTIME, ()))
-    newest = (9,)
-    return sorted(
-        requirements, key=lambda n: _order(n.runtime) if n.runtime else newest, reverse=True
-    )
+    unknown = (9,)  # before all others
+    orders = {need: _order(need.runtime) if need.runtime else unknown for need in requirements}
+    return sorted(requirements, key=orders.get, reverse=True)
 
 
 def versions(model: Model | Graph) -> dict[str, int]:
