@@ -80,13 +80,9 @@ def accuracy_on(
         ranks[now] = _ranks(logits[: len(inputs)], source, labelled[now], places)
         done += len(inputs)
         report(done, len(labelled), int((ranks == 0).sum()))
-    return Accuracy(
-        len(labelled),
-        len(indices) - len(labelled),
-        float((ranks == 0).mean()),
-        float((ranks < _TOP).mean()),
-        [] if sets is not None else _by_class(source, labelled, ranks == 0),
-    )
+    classes = [] if sets is not None else _by_class(source, labelled, ranks == 0)
+    top1, top5 = float((ranks == 0).mean()), float((ranks < _TOP).mean())
+    return Accuracy(len(labelled), len(indices) - len(labelled), top1, top5, classes)
 
 
 def class_places(

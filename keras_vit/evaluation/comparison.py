@@ -77,9 +77,8 @@ def summary(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
         first = of_group[0]
         return [first["model"], f"{first['images']:,}", _seeds(of_group), *figures]
 
-    return ["model", "images", "seeds", *columns], [
-        row(of) for of in _grouped(results, "model", "fraction")
-    ]
+    rows = [row(of) for of in _grouped(results, "model", "fraction")]
+    return ["model", "images", "seeds", *columns], rows
 
 
 def _figures(results: Sequence[Result]) -> dict[str, Any]:
@@ -95,12 +94,10 @@ def _figures(results: Sequence[Result]) -> dict[str, Any]:
         by_images = {"title": "Accuracy against images", "xlabel": "training images"}
         lines = [_by_images(of) for of in _grouped(results, "model")]
         panels.insert(0, ({**by_images, **accuracy}, lines))
+    loss = {"xlabel": "steps", "ylabel": "cross-entropy (nats)"}
     curves = [
-        (
-            {"title": f"{name} loss", "xlabel": "steps", "ylabel": "cross-entropy (nats)"},
-            [_course(of, key) for of in models],
-        )
-        for name, key in (("Training", "loss"), ("Held-out", _key(largest, "loss")))
+        ({"title": title, **loss}, [_course(of, key) for of in models])
+        for title, key in (("Training loss", "loss"), ("Held-out loss", _key(largest, "loss")))
     ]
     dots = [(of[0]["model"], [100 * result["accuracy"] for result in of]) for of in models]
     return {

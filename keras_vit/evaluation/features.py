@@ -116,9 +116,8 @@ def split_features(
     if cache is not None and (known := _read(cache, key)):
         return known
     indices, count = np.concatenate([split.train, split.held_out]), len(split.train)
-    features = features_of(
-        model, source, indices, batch_size, lambda done: report(done, len(indices))
-    )
+    total = len(indices)
+    features = features_of(model, source, indices, batch_size, lambda done: report(done, total))
     targets = source.targets[indices].astype(np.int64)
     found = Features(features[:count], targets[:count], features[count:], targets[count:])
     if cache is not None:

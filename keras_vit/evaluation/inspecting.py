@@ -115,13 +115,8 @@ def _attention(model: Any, pictures: np.ndarray, block: int) -> dict[str, Any]:
         parts.append((maps, heads, encoded.reshape(len(maps), *grid, -1)))
     maps, heads, features = (np.concatenate(each) for each in zip(*parts, strict=True))
     height, width = (side * model.spec.stride for side in grid)
-    return {
-        "pictures": pictures[:, :height, :width],  # a hybrid cuts off what fills no patch
-        "rollout": maps,
-        "heads": heads,
-        "block": block,
-        "features": patch_pca(features),
-    }
+    seen, colours = pictures[:, :height, :width], patch_pca(features)  # a hybrid cuts off the rest
+    return {"pictures": seen, "rollout": maps, "heads": heads, "block": block, "features": colours}
 
 
 def _convolved(model: Any, pictures: np.ndarray) -> dict[str, Any]:

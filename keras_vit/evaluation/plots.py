@@ -171,9 +171,5 @@ def _whole_numbers(axis: Any) -> None:
 
 
 def _style(i: int) -> dict[str, Any]:
-    return {
-        "color": _DARK_TO_LIGHT[i % len(_DARK_TO_LIGHT)],
-        "linestyle": ("-", "--", "-.", ":")[i % 4],
-        "marker": "os^DvP"[i % 6],
-        "markersize": 5,
-    }
+    color, line = _DARK_TO_LIGHT[i % len(_DARK_TO_LIGHT)], ("-", "--", "-.", ":")[i % 4]
+    return {"color": color, "linestyle": line, "marker": "os^DvP"[i % 6], "markersize": 5}

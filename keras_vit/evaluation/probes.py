@@ -90,9 +90,8 @@ def fewshot_sweep(
     Raises:
         UsageError: see `fewshot_accuracy`.
     """
-    train, train_targets, test, test_targets = _checked_probe(
-        train_features, train_targets, test_features, test_targets
-    )
+    four = (train_features, train_targets, test_features, test_targets)
+    train, train_targets, test, test_targets = _checked_probe(*four)
     l2 = [positive_number("l2", each) for each in _checked_list("l2", l2)]
     shots, seeds = _checked_list("shots", shots), _checked_list("seeds", seeds)
     test = test.astype(np.float64)
@@ -210,9 +209,8 @@ def knn_accuracy(
         UsageError: there are fewer training images than neighbours, the temperature is not
             positive, or see `fewshot_accuracy`.
     """
-    train, train_targets, test, test_targets = _checked_probe(
-        train_features, train_targets, test_features, test_targets
-    )
+    four = (train_features, train_targets, test_features, test_targets)
+    train, train_targets, test, test_targets = _checked_probe(*four)
     neighbours = positive_integer("neighbours", neighbours)
     if neighbours > len(train):
         raise UsageError(
@@ -256,9 +254,8 @@ def linear_probe_accuracy(
         UsageError: a class has only one training image, or see `fewshot_accuracy`.
         MissingPackageError: scikit-learn is not installed.
     """
-    train_features, train_targets, test_features, test_targets = _checked_probe(
-        train_features, train_targets, test_features, test_targets
-    )
+    four = (train_features, train_targets, test_features, test_targets)
+    train_features, train_targets, test_features, test_targets = _checked_probe(*four)
     check_shots(train_targets, 2)
     c, seed = [positive_number("c", each) for each in _checked_list("c", c)], _checked_seed(seed)
     with naming_install("the linear probe needs scikit-learn"):

@@ -156,15 +156,12 @@ def _mistakes(
         confidence = (confidence / confidence.sum(-1, keepdims=True)).max(-1)
     wrong = np.array([i for i, each in enumerate(classes) if predicted[i] not in each], int)
     wrong = wrong[np.argsort(-confidence[wrong], kind="stable")]
-    return indices[wrong], [
-        Mistake(
-            path_of(source, int(indices[i])),
-            " and ".join(labels[each] for each in classes[i]) or "no class",
-            labels[predicted[i]],
-            float(confidence[i]),
-        )
-        for i in wrong
-    ]
+    mistakes = []
+    for i in wrong:
+        path, prediction = path_of(source, int(indices[i])), labels[predicted[i]]
+        label = " and ".join(labels[each] for each in classes[i]) or "no class"
+        mistakes.append(Mistake(path, label, prediction, float(confidence[i])))
+    return indices[wrong], mistakes
 
 
 def _attention(

@@ -123,16 +123,12 @@ def delegation(model: Model | Graph, runner: Runner) -> Delegation:
         if op.index in delegated or before & {*op.outputs}:
             before.update(op.inputs)
     inside = {op.index for op in graph.operators if after & {*op.inputs} and before & {*op.outputs}}
-    return Delegation(
-        nodes=len(graph.operators),
-        delegated=len(delegated),
-        partitions=len(nodes),
-        undelegated=tuple(
-            LeftOut(op.name, graph.layer(op), _reason(graph, op), splits=op.index in inside)
-            for op in graph.operators
-            if op.index not in delegated
-        ),
+    undelegated = tuple(
+        LeftOut(op.name, graph.layer(op), _reason(graph, op), splits=op.index in inside)
+        for op in graph.operators
+        if op.index not in delegated
     )
+    return Delegation(len(graph.operators), len(delegated), len(nodes), undelegated)
 
 
 def _members(graph: Graph, inputs: list[int], outputs: list[int]) -> set[int]:

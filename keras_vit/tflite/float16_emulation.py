@@ -148,12 +148,8 @@ def _windows(emulator, operator, x, size, padding_value):
     options, shape = operator.options, emulator.shape(operator)
     strides = (options["strideH"], options["strideW"])
     if options["padding"] == 0:  # SAME
-        pads = [
-            max((out - 1) * stride + window - side, 0)
-            for out, stride, window, side in zip(
-                shape[1:3], strides, size, x.shape[1:3], strict=True
-            )
-        ]
+        sizes = zip(shape[1:3], strides, size, x.shape[1:3], strict=True)
+        pads = [max((out - 1) * stride + window - side, 0) for out, stride, window, side in sizes]
         sides = [(pad // 2, pad - pad // 2) for pad in pads]
         x = np.pad(x, [(0, 0), *sides, (0, 0)], constant_values=padding_value)
     windows = np.lib.stride_tricks.sliding_window_view(x, size, (1, 2))

@@ -102,6 +102,7 @@ def measure(
     _check(files, threads)
     with tempfile.TemporaryDirectory() as folder:
         paths = _on_disk(files, folder)
+        sizes = {name: path.stat().st_size for name, path in paths.items()}
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             compressed = {name: _compressed(path, pool) for name, path in paths.items()}
         loading = {
@@ -110,14 +111,10 @@ def measure(
         }
         limits = {"rounds": _MOST_ROUNDS, "budget_s": budget_s / len(threads)}
         times = [_times(paths, threads=count, **limits) for count in threads]
+        latency = {name: tuple(entry[name] for entry in times) for name in paths}
         return {
-            name: Measured(
-                bytes=path.stat().st_size,
-                compressed_bytes=compressed[name],
-                **loading[name],
-                latency=tuple(entry[name] for entry in times),
-            )
-            for name, path in paths.items()
+            name: Measured(size, compressed[name], **loading[name], latency=latency[name])
+            for name, size in sizes.items()
         }
 
 

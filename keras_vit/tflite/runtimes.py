@@ -101,9 +101,8 @@ def check_runtime(model: Model | Graph, minimum: str) -> None:
         if not runs(need.runtime, minimum):
             remedy = _REMEDIES.get(need.operands, "")
             raise RefusedError(
-                f"{need} needs {named_runtime(need.runtime)} or newer. "
-                f"Received: min_runtime={minimum}; "
-                f"{remedy}raise it to {need.runtime}."
+                f"{need} needs {named_runtime(need.runtime)} or newer. Received: "
+                f"min_runtime={minimum}; {remedy}raise it to {need.runtime}."
             )
 
 
@@ -138,10 +137,8 @@ def needed_version(graph: Graph, operator: Operator) -> int:
     if not tensors:
         return operator.version
     first, rank = tensors[0], max(len(tensor.shape) for tensor in tensors)
-    kinds = {
-        first.dtype: first,
-        **{f"{first.dtype}*{other.dtype}": other for other in tensors[1:2]},
-    }
+    kinds = {first.dtype: first}
+    kinds |= {f"{first.dtype}*{other.dtype}": other for other in tensors[1:2]}
     found = [*kinds, *(f"{kind}s" for kind, tensor in kinds.items() if tensor.scales > 1)]
     found += [f"rank{least}" for least in (5, 6) if rank >= least]
     versions = _VERSIONS.get(operator.name, {})
@@ -201,11 +198,8 @@ def _operands(graph: Graph, operator: Operator) -> str:
     pair = f"{activations.dtype} by {weights.dtype}"
     if pair == "float32 by int8" and weights.scales > 1:
         return _PER_CHANNEL
-    known = [
-        "float32 by float32",
-        *(kind.replace("*", " by ") for kind in _VERSIONS[operator.name]),
-    ]
-    return "" if pair in known else pair
+    known = {*_VERSIONS[operator.name], "float32*float32"}
+    return "" if pair.replace(" by ", "*") in known else pair
 
 
 def _runtime(name: str, version: int, operands: str) -> str | None:
