@@ -10,7 +10,6 @@ from typing import Any
 
 from keras_vit.evaluation import plots
 from keras_vit.evaluation.classification import METRICS
-from keras_vit.evaluation.plots import Series
 from keras_vit.evaluation.results_page import mean_text, write_results
 
 # The columns of the CSV; the JSON also has the classes and the curve of each result.
@@ -144,14 +143,14 @@ def _classes(models: Sequence[Sequence[Result]]) -> tuple[list[str], list[list[s
     ]
 
 
-def _by_compute(results: Sequence[Result], unit: float) -> Series:
+def _by_compute(results: Sequence[Result], unit: float) -> plots.Series:
     """The accuracy of a model through its training."""
     r, course = results[0], _course(results, _key(results, "accuracy"))
     compute = [step * r["training_flops"] / r["steps"] / unit for step in course.x]
-    return Series(r["model"], compute, [100 * value for value in course.y])
+    return plots.Series(r["model"], compute, [100 * value for value in course.y])
 
 
-def _by_images(results: Sequence[Result]) -> Series:
+def _by_images(results: Sequence[Result]) -> plots.Series:
     """The accuracy of a model by the number of images."""
     groups = sorted(_grouped(results, "fraction"), key=lambda of: of[0]["images"])
     images = [of[0]["images"] for of in groups]
@@ -159,16 +158,16 @@ def _by_images(results: Sequence[Result]) -> Series:
     means = [100 * statistics.mean(each) for each in accuracies]
     deviations = [100 * statistics.stdev(each) if len(each) > 1 else 0.0 for each in accuracies]
     several = max(map(len, groups)) > 1
-    return Series(results[0]["model"], images, means, deviations if several else None)
+    return plots.Series(results[0]["model"], images, means, deviations if several else None)
 
 
-def _course(results: Sequence[Result], key: str) -> Series:
+def _course(results: Sequence[Result], key: str) -> plots.Series:
     """A metric of a model by step, the mean of its runs."""
     steps = [record["step"] for record in results[0]["curve"]]
     # A run that was stopped before an evaluation has no training metrics for that epoch.
     curves = [[record.get(key, math.nan) for record in result["curve"]] for result in results]
     means = [statistics.mean(values) for values in zip(*curves, strict=True)]
-    return Series(results[0]["model"], steps, means)
+    return plots.Series(results[0]["model"], steps, means)
 
 
 def _grouped(results: Sequence[Result], *fields: str) -> list[list[Result]]:

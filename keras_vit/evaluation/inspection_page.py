@@ -97,10 +97,7 @@ def _filters(found: Inspection) -> tuple[bytes, str]:
 
 
 def _figures(
-    found: Inspection,
-    numbers: Mapping[str, Any],
-    captions: Sequence[str],
-    errors: ClassReport | None,
+    found: Inspection, numbers: dict[str, Any], captions: Sequence[str], errors: ClassReport | None
 ) -> dict[str, bytes]:
     """The other figures of the page by their names; none of what was not found."""
     figures = {}

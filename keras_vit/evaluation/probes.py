@@ -19,6 +19,7 @@ from keras_vit._keras import keras
 from keras_vit.data import Source, Split
 from keras_vit.evaluation.features import body_of, check_can_probe, features_of
 
+_Labelled = tuple[np.ndarray, np.ndarray]  # features (n, channels) and classes (n,)
 _BIAS = 100.0  # the constant feature; a large one is hardly regularised
 _EPSILON = 1e-5  # added to the standard deviations
 _VALUES = 1 << 24  # similarities in memory at a time
@@ -94,12 +95,12 @@ def fewshot_sweep(
     train, train_targets, test, test_targets = _checked_probe(*four)
     l2 = [positive_number("l2", each) for each in _checked_list("l2", l2)]
     shots, seeds = _checked_list("shots", shots), _checked_list("seeds", seeds)
-    test = test.astype(np.float64)
+    seen = (test.astype(np.float64), test_targets)
     found = np.empty((len(shots), len(l2), len(seeds)))
     for (i, count), (j, seed) in itertools.product(enumerate(shots), enumerate(seeds)):
         chosen = choose_shots(train_targets, count, seed)
-        x, y = train[chosen].astype(np.float64), train_targets[chosen]
-        found[i, :, j] = _accuracies(x, y, test, test_targets, l2)
+        few = (train[chosen].astype(np.float64), train_targets[chosen])
+        found[i, :, j] = _accuracies(few, seen, l2)
     return found
 
 
@@ -173,13 +174,11 @@ class FewShotProbe(keras.callbacks.Callback):
         """Adds the accuracies to `logs`."""
         indices, count = np.concatenate([self._train, self._test]), len(self._train)
         found = features_of(self._probed, self._source, indices, body=self._body).astype(np.float64)
+        test = (found[count:], self._source.targets[self._test])
         accuracies: dict[int, list[float]] = {}
         for (shots, _), chosen in self._choices.items():
-            x = found[np.searchsorted(self._train, chosen)]
-            targets, test_targets = (self._source.targets[each] for each in (chosen, self._test))
-            accuracies.setdefault(shots, []).extend(
-                _accuracies(x, targets, found[count:], test_targets, [self._l2])
-            )
+            train = (found[np.searchsorted(self._train, chosen)], self._source.targets[chosen])
+            accuracies.setdefault(shots, []).extend(_accuracies(train, test, [self._l2]))
         if logs is not None:
             logs |= {f"fewshot_{shots}": statistics.mean(of) for shots, of in accuracies.items()}
 
@@ -357,14 +356,9 @@ def _unit(features: np.ndarray) -> np.ndarray:
     return features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
 
 
-def _accuracies(
-    x: np.ndarray,
-    targets: np.ndarray,
-    test: np.ndarray,
-    test_targets: np.ndarray,
-    l2: Sequence[float],
-) -> list[float]:
-    """The accuracy for each regularisation, of chosen training images `x` (n, channels)."""
+def _accuracies(train: _Labelled, test: _Labelled, l2: Sequence[float]) -> list[float]:
+    """The accuracy for each regularisation, of a choice of training images."""
+    (x, targets), (seen, test_targets) = train, test
     mean, deviation = x.mean(0), x.std(0) + _EPSILON
     x = np.hstack([(x - mean) / deviation, np.full((len(x), 1), _BIAS)])
     y = 2.0 * np.eye(int(targets.max()) + 1)[targets] - 1.0  # (n, classes)
@@ -377,6 +371,6 @@ def _accuracies(
         w = x.T @ w if is_kernel else w  # (channels + 1, classes)
         # The test images are not standardised, but the weights are scaled for them.
         scaled = w[:-1] / deviation[:, None]
-        scores = test @ scaled + (_BIAS * w[-1] - mean @ scaled)  # (m, classes)
+        scores = seen @ scaled + (_BIAS * w[-1] - mean @ scaled)  # (m, classes)
         found.append(float((scores.argmax(-1) == test_targets).mean()))
     return found

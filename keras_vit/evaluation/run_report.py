@@ -60,7 +60,7 @@ def evaluate(
     model, source = run.model(average=average), run.source(data)
     images = run.images(source, split)
     scores, targets = _scored(model, source, images, batch_size)
-    places, mistakes = _mistakes(source, images, scores, targets, run.labels)
+    places, mistakes = _mistakes(source, images, scores, targets)
     about = {"split": split, "average": average, "wrong": mistakes[:_MOST_LISTED]}
     report = dataclasses.replace(scored_report(scores, targets, run.labels), **about)
     metrics, out = run.metrics(), run.path / _folder(report)
@@ -139,11 +139,7 @@ def _facts(run: runs.Run, source: Source, count: int, report: ClassReport) -> di
 
 
 def _mistakes(
-    source: Source,
-    indices: np.ndarray,
-    scores: np.ndarray,
-    targets: np.ndarray,
-    labels: tuple[str, ...],
+    source: Source, indices: np.ndarray, scores: np.ndarray, targets: np.ndarray
 ) -> tuple[np.ndarray, list[Mistake]]:
     """The places in the source of wrongly classified images, and what is wrong about each."""
     predicted = scores.argmax(-1)
@@ -156,7 +152,7 @@ def _mistakes(
         confidence = (confidence / confidence.sum(-1, keepdims=True)).max(-1)
     wrong = np.array([i for i, each in enumerate(classes) if predicted[i] not in each], int)
     wrong = wrong[np.argsort(-confidence[wrong], kind="stable")]
-    mistakes = []
+    mistakes, labels = [], source.labels
     for i in wrong:
         path, prediction = path_of(source, int(indices[i])), labels[predicted[i]]
         label = " and ".join(labels[each] for each in classes[i]) or "no class"

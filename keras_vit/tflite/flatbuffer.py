@@ -23,6 +23,7 @@ import numpy as np
 from keras_vit._errors import RefusedError, UsageError
 
 Model = bytes | bytearray | memoryview | str | os.PathLike
+_IN_MEMORY = (bytes, bytearray, memoryview)
 # Operators whose inputs after the first are weights, named after their layers.
 _WEIGHTED = {"FULLY_CONNECTED", "CONV_2D", "BATCH_MATMUL"}
 # Operators whose first inputs other modules look at by their place, and how many these are.
@@ -192,7 +193,14 @@ class MappedFile(os.PathLike):
 
 def mapped(model: Model) -> Any:
     """A file's content, or a memory map of it."""
-    return _content(model)[0]
+    content = model
+    if not isinstance(model, _IN_MEMORY):
+        with existing_file(model).open("rb") as file:
+            empty = os.fstat(file.fileno()).st_size == 0
+            content = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if content[4:8] != b"TFL3":
+        raise UsageError(f"{_name(model)} is not a TFLite model: bytes 4 to 8 are not TFL3.")
+    return content
 
 
 def read_graph(model: Model | Graph) -> Graph:
@@ -214,7 +222,7 @@ def read_graph(model: Model | Graph) -> Graph:
 def _read_graph(model: Model) -> Graph:
     from ai_edge_litert import schema_py_generated as schema
 
-    content, name = _content(model)
+    content, name = mapped(model), _name(model)
     try:
         file = schema.Model.GetRootAs(content, 0)
         if file.SubgraphsLength() != 1:
@@ -278,18 +286,9 @@ def code_name(code: Any) -> tuple[str, int]:
     return _text(code, _CUSTOM_CODE) or _names("BuiltinOperator")[number], code.Version()
 
 
-def _content(model: Model) -> tuple[Any, str]:
-    """The file's bytes, or a memory map of them, and a name for error messages."""
-    if isinstance(model, (bytes, bytearray, memoryview)):
-        content, name = model, "the model"
-    else:
-        name, path = str(model), existing_file(model)
-        with path.open("rb") as file:
-            empty = path.stat().st_size == 0
-            content = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    if content[4:8] != b"TFL3":
-        raise UsageError(f"{name} is not a TFLite model: bytes 4 to 8 are not TFL3.")
-    return content, name
+def _name(model: Model) -> str:
+    """What error messages call a file."""
+    return "the model" if isinstance(model, _IN_MEMORY) else str(model)
 
 
 def existing_file(model: str | os.PathLike) -> Path:

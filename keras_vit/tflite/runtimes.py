@@ -68,11 +68,8 @@ def needs(model: Model | Graph) -> list[Need]:
 
 def versions(model: Model | Graph) -> dict[str, int]:
     """The highest version of each operator that a file needs."""
-    highest: dict[str, int] = {}
-    for need in needs(model):
-        if need.version is not None:
-            highest[need.operator] = max(need.version, highest.get(need.operator, 0))
-    return dict(sorted(highest.items()))
+    found = [(need.operator, need.version) for need in needs(model) if need.version is not None]
+    return dict(sorted(found))  # the highest version of an operator is the last one
 
 
 def runtime_floor(model: Model | Graph) -> str:
@@ -160,10 +157,8 @@ def state_versions(content: bytearray | memoryview) -> Graph:
     from ai_edge_litert import schema_py_generated as schema
 
     graph = read_graph(content)
-    needed: dict[tuple[str, int], int] = {}
-    for operator in graph.operators:
-        key = (operator.name, operator.version)
-        needed[key] = max(needed_version(graph, operator), needed.get(key, 0))
+    found = [((op.name, op.version), needed_version(graph, op)) for op in graph.operators]
+    needed = dict(sorted(found))  # the highest version is the last one
     file = schema.Model.GetRootAs(content, 0)
     stated: dict[tuple[str, int], int] = {}
     for i in range(file.OperatorCodesLength()):
