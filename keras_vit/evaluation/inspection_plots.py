@@ -138,9 +138,8 @@ def features(picture: np.ndarray, colours: np.ndarray, found: PatchColours, titl
     count = len(found.fractions)
     images = [resized(picture, _SMALL), colours]
     captions = ["as the model sees it", f"{count} component{'' if count == 1 else 's'}"]
-    for i, fraction in enumerate(found.fractions):
-        images.append(np.repeat(colours[..., i : i + 1], 3, axis=-1))
-        captions.append(f"component {i + 1}: {fraction:.0%}")
+    images += [np.repeat(colours[..., i : i + 1], 3, axis=-1) for i in range(count)]
+    captions += [f"component {i}: {share:.0%}" for i, share in enumerate(found.fractions, 1)]
     return _sheet(images, captions, 3, title)
 
 

@@ -163,12 +163,7 @@ def _behind(model: Any, weights: Mapping[int, np.ndarray]) -> LaidOutFile:
 
 
 def _packed(model: Any, size: int) -> Any:
-    builder = _builder(size)
-    builder.Finish(model.Pack(builder), b"TFL3")
-    return builder
-
-
-def _builder(size: int) -> Any:
+    """The builder of a flatbuffer of at most `size` bytes, after it has written a model."""
     import flatbuffers
 
     class Builder(flatbuffers.Builder):
@@ -194,4 +189,6 @@ def _builder(size: int) -> Any:
                 self.Bytes[self.head : self.head + x.nbytes] = memoryview(x).cast("B")
             return self.EndVector()
 
-    return Builder()
+    builder = Builder()
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return builder

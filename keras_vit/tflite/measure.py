@@ -141,10 +141,8 @@ def latencies(
 
 def machine() -> str:
     """A description of this machine: processor, architecture, number of CPUs, int8 instructions."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
+    file = Path("/proc/cpuinfo")  # of Linux
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
     lines = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     fields = {name.strip(): value.strip() for name, value in lines.items()}
     flags = {*fields.get("flags", "").split(), *fields.get("Features", "").split()}
