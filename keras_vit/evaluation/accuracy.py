@@ -169,7 +169,5 @@ def _by_class(source: Source, indices: np.ndarray, right: np.ndarray) -> list[di
     targets, count = source.targets[indices], len(source.labels)
     images = np.bincount(targets, minlength=count).tolist()
     recognised = np.bincount(targets[right], minlength=count).tolist()
-    return [
-        {"label": label, "images": n, "recognised": k}
-        for label, n, k in zip(source.labels, images, recognised, strict=True)
-    ]
+    rows = zip(source.labels, images, recognised, strict=True)
+    return [{"label": label, "images": n, "recognised": k} for label, n, k in rows]

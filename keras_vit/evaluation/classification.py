@@ -111,10 +111,8 @@ def multi_label_report(
         labels: the names of the classes.
     """
     top = np.take_along_axis(multi_hot, logits.argmax(-1)[:, None], -1)
-    precisions = [
-        _metrics().average_precision_score(multi_hot[:, i], logits[:, i])
-        for i in np.flatnonzero(multi_hot.any(axis=0))
-    ]
+    precision, occurring = _metrics().average_precision_score, np.flatnonzero(multi_hot.any(axis=0))
+    precisions = [precision(multi_hot[:, i], logits[:, i]) for i in occurring]
     mean = float(np.mean(precisions))
     by_class = _by_class((logits > 0).astype(np.uint8), multi_hot, labels)
     return ClassReport(float(top.mean()), **by_class, confusion=[], mean_average_precision=mean)

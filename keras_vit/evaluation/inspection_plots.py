@@ -182,10 +182,8 @@ def _position_steps(rows: int, columns: int) -> tuple[int, int]:
     """
     shown = [min(side, _MOST_POSITIONS) for side in (rows, columns)]
     most = (_LONGEST * shown[1] * columns / rows, _LONGEST * shown[0] * rows / columns)
-    return tuple(
-        math.ceil(side / max(min(count, int(limit)), 2))
-        for side, count, limit in zip((rows, columns), shown, most, strict=True)
-    )
+    sides = zip((rows, columns), shown, most, strict=True)
+    return tuple(math.ceil(side / max(min(count, int(limit)), 2)) for side, count, limit in sides)
 
 
 def _sheet(

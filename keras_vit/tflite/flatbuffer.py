@@ -225,10 +225,9 @@ def _read_graph(model: Model) -> Graph:
     content, name = mapped(model), _name(model)
     try:
         file = schema.Model.GetRootAs(content, 0)
-        if file.SubgraphsLength() != 1:
-            raise UsageError(
-                f"{name}: expected a model of one graph. Received: {file.SubgraphsLength()}."
-            )
+        count = file.SubgraphsLength()
+        if count != 1:
+            raise UsageError(f"{name}: expected a model of one graph. Received: {count}.")
         graph = file.Subgraphs(0)
         codes = [code_name(code) for code in _items(file, "OperatorCodes")]
         tensors = tuple(_tensor(tensor, file, content) for tensor in _items(graph, "Tensors"))
