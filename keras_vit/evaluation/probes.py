@@ -274,17 +274,14 @@ def linear_probe_accuracy(
     return float(fitted(best, train_features, train_targets).score(test_features, test_targets))
 
 
-def _checked_probe(
-    train_features: Any, train_targets: Any, test_features: Any, test_targets: Any
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The four as arrays.
+def _checked_probe(*four: Any) -> list[np.ndarray]:
+    """Features and targets of training and test images as arrays.
 
     Raises:
         UsageError: shapes do not fit, there are no images, features are not finite, classes are not
             integers from 0, or the training images have one class only.
     """
-    train, test = np.asarray(train_features), np.asarray(test_features)
-    train_classes, test_classes = np.asarray(train_targets), np.asarray(test_targets)
+    arrays = train, train_classes, test, test_classes = [np.asarray(each) for each in four]
     for name, features, targets in (("train", train, train_classes), ("test", test, test_classes)):
         if features.ndim != 2 or targets.shape != features.shape[:1] or not len(features):
             raise UsageError(
@@ -308,7 +305,7 @@ def _checked_probe(
             "train_targets must have two classes or more. "
             f"Received: only class {int(train_classes[0])}."
         )
-    return train, train_classes, test, test_classes
+    return arrays
 
 
 def _checked_list(field: str, values: Any) -> list[Any]:

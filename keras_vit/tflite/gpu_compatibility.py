@@ -218,17 +218,15 @@ def _unpacked(at: _Place):
 
 
 def _padded(at: _Place):
-    return at.follows == "PAD" and (
-        "the zeros of the PAD before it are ignored; put MAXIMUM(x, -6e4) between them"
-    )
+    reason = "the zeros of the PAD before it are ignored; put MAXIMUM(x, -6e4) between them"
+    return at.follows == "PAD" and reason
 
 
 def _strided(at: _Place):
     strides = max(at.operator.options[side] for side in ("strideH", "strideW"))
     wrong = at.read[1].dtype == "int8" and at.read[1].shape[1:3] == (1, 1) and strides != 1
-    return wrong and (
-        f"a 1x1 kernel in int8 with strides of {strides} is computed wrongly; use float16"
-    )
+    reason = f"a 1x1 kernel in int8 with strides of {strides} is computed wrongly; use float16"
+    return wrong and reason
 
 
 def _squares(at: _Place):

@@ -22,6 +22,7 @@ _MARGIN = 2.0
 # Where activations are quantised at run time, few images show less of it: MediaPipe's probabilities
 # of 120 images differed by up to 3.8 times as much as those of 16 images between these kernels.
 _DYNAMIC_MARGIN = 5.0
+_ANOTHER_BATCH = "predict takes any number of images, and export_tflite(batch=...) fixes another"
 
 
 class Runner:
@@ -73,11 +74,8 @@ class Runner:
         """
         shape = tuple(map(int, self.input["shape"]))
         if tensor.shape != shape:
-            advice = "preprocess the images for this model"
-            if tensor.shape[1:] == shape[1:]:
-                advice = (
-                    "predict takes any number of images, and export_tflite(batch=...) fixes another"
-                )
+            same = tensor.shape[1:] == shape[1:]
+            advice = _ANOTHER_BATCH if same else "preprocess the images for this model"
             raise UsageError(
                 f"{self._name} takes {shape}: its sizes are fixed. "
                 f"Received: {tensor.shape}; {advice}."
