@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from keras_vit.data.vtab_tasks import VTAB
 
-_PAPER = "imagenet2012 imagenet2012_real cifar10 cifar100 oxford_iiit_pet oxford_flowers102".split()
+_PAPER = (
+    "imagenet2012", "imagenet2012_real", "cifar10", "cifar100", "oxford_iiit_pet",
+    "oxford_flowers102",
+)  # fmt: skip
 _VTAB = tuple(f"vtab-{task}" for task in VTAB)  # in the order of table 9
 # The mean of VTAB's 19 tasks, which tables give with more digits than the tasks.
 VTAB_MEAN = "vtab"
