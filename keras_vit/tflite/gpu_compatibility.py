@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from keras_vit.tflite.flatbuffer import Graph, Model, Operator, read_graph
 
@@ -80,13 +80,13 @@ class Rule(NamedTuple):
     """A rule, the effect of breaking it, the delegates that it is for, and its source.
 
     Attributes:
-        check: returns the reason why an operator breaks the rule; "" or False if it does not.
+        check: returns the reason why an operator breaks the rule, or a false value.
         operators: the names of the operators that it is about; "" for all.
         effect, delegates: see `Finding`.
         source: where it is from.
     """
 
-    check: Callable[[_Place], str | Literal[False]]
+    check: Callable[[_Place], Any]
     operators: str
     effect: Effect
     delegates: tuple[Delegate, ...]
@@ -143,7 +143,7 @@ def _size(at: _Place):
 
 def _type(at: _Place):
     others = sorted(at.dtypes - _TYPES)
-    return bool(others) and f"the GPU does not compute in {' and '.join(others)}"
+    return others and f"the GPU does not compute in {' and '.join(others)}"
 
 
 def _integers(at: _Place):
