@@ -68,10 +68,8 @@ def accuracy_on(
         labels = labels or (source.labels[1:] if len(source.labels) == 2 else None)
         source, classes = as_answered(source, labels), 2
     places = class_places(source.labels, labels and answers_of(labels), classes)
-    if source.multi_hot is not None:
-        labelled = indices[np.diff(source.multi_hot.starts)[indices] > 0]
-    else:
-        labelled = indices
+    sets = source.multi_hot
+    labelled = indices if sets is None else indices[np.diff(sets.starts)[indices] > 0]
     if not len(labelled):
         raise UsageError(f"{source.locator}: expected images with classes. Received: none.")
     # The place of the first right class among the most probable ones, or _TOP.
@@ -82,13 +80,9 @@ def accuracy_on(
         ranks[now] = _ranks(logits[: len(inputs)], source, labelled[now], places)
         done += len(inputs)
         report(done, len(labelled), int((ranks == 0).sum()))
-    return Accuracy(
-        len(labelled),
-        len(indices) - len(labelled),
-        float((ranks == 0).mean()),
-        float((ranks < _TOP).mean()),
-        [] if source.multi_hot is not None else _by_class(source, labelled, ranks == 0),
-    )
+    classes = [] if sets is not None else _by_class(source, labelled, ranks == 0)
+    top1, top5 = float((ranks == 0).mean()), float((ranks < _TOP).mean())
+    return Accuracy(len(labelled), len(indices) - len(labelled), top1, top5, classes)
 
 
 def class_places(
@@ -175,7 +169,5 @@ def _by_class(source: Source, indices: np.ndarray, right: np.ndarray) -> list[di
     targets, count = source.targets[indices], len(source.labels)
     images = np.bincount(targets, minlength=count).tolist()
     recognised = np.bincount(targets[right], minlength=count).tolist()
-    return [
-        {"label": label, "images": n, "recognised": k}
-        for label, n, k in zip(source.labels, images, recognised, strict=True)
-    ]
+    rows = zip(source.labels, images, recognised, strict=True)
+    return [{"label": label, "images": n, "recognised": k} for label, n, k in rows]

@@ -35,10 +35,8 @@ def attention_maps(model: Any, inputs: np.ndarray) -> np.ndarray:
     """
     keras_vit_model(model)
     check_inputs(np.asarray(inputs), model.preprocessing)
-    maps = [
-        rollout((scores for scores, _ in each_block(model, part)), model.spec.prefix_tokens)
-        for part in in_parts(inputs, images_at_once(model))
-    ]
+    parts, prefix = in_parts(inputs, images_at_once(model)), model.spec.prefix_tokens
+    maps = [rollout((scores for scores, _ in each_block(model, part)), prefix) for part in parts]
     return np.concatenate(maps).reshape(len(inputs), *model.grid)  # (n, rows, columns)
 
 
@@ -111,8 +109,8 @@ def attention_distance(scores: np.ndarray, grid: Grid, stride: int) -> np.ndarra
 
 def even_distance(grid: Grid, stride: int, prefix: int) -> float:
     """The attention distance of scores that are the same for all tokens, in pixels."""
-    patches = grid[0] * grid[1]
-    scores = np.full((patches + prefix,) * 2, 1 / (patches + prefix))
+    tokens = grid[0] * grid[1] + prefix
+    scores = np.full((tokens, tokens), 1 / tokens)
     return float(attention_distance(scores, grid, stride))
 
 

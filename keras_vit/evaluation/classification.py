@@ -78,11 +78,8 @@ class ClassReport:
 
     def never_recognised(self) -> list[str]:
         """The classes with recall 0, each with its number of images."""
-        return [
-            f"{c['label']} (0 of {c['support']})"
-            for c in self.classes
-            if c["support"] and not c["recall"]
-        ]
+        missed = [each for each in self.classes if each["support"] and not each["recall"]]
+        return [f"{each['label']} (0 of {each['support']})" for each in missed]
 
 
 def scored_report(scores: np.ndarray, targets: np.ndarray, labels: tuple[str, ...]) -> ClassReport:
@@ -97,11 +94,8 @@ def classification_report(
 ) -> ClassReport:
     """scikit-learn's metrics for predicted and true classes, both int (n,)."""
     confusion = _metrics().confusion_matrix(targets, predicted, labels=np.arange(len(labels)))
-    return ClassReport(
-        accuracy=float((predicted == targets).mean()),
-        confusion=confusion.tolist(),
-        **_by_class(predicted, targets, labels),
-    )
+    accuracy, by_class = float((predicted == targets).mean()), _by_class(predicted, targets, labels)
+    return ClassReport(accuracy, **by_class, confusion=confusion.tolist())
 
 
 def multi_label_report(
@@ -117,16 +111,11 @@ def multi_label_report(
         labels: the names of the classes.
     """
     top = np.take_along_axis(multi_hot, logits.argmax(-1)[:, None], -1)
-    precisions = [
-        _metrics().average_precision_score(multi_hot[:, i], logits[:, i])
-        for i in np.flatnonzero(multi_hot.any(axis=0))
-    ]
-    return ClassReport(
-        accuracy=float(top.mean()),
-        confusion=[],
-        mean_average_precision=float(np.mean(precisions)),
-        **_by_class((logits > 0).astype(np.uint8), multi_hot, labels),
-    )
+    precision, occurring = _metrics().average_precision_score, np.flatnonzero(multi_hot.any(axis=0))
+    precisions = [precision(multi_hot[:, i], logits[:, i]) for i in occurring]
+    mean = float(np.mean(precisions))
+    by_class = _by_class((logits > 0).astype(np.uint8), multi_hot, labels)
+    return ClassReport(float(top.mean()), **by_class, confusion=[], mean_average_precision=mean)
 
 
 def _metrics() -> Any:

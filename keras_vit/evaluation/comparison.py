@@ -10,7 +10,6 @@ from typing import Any
 
 from keras_vit.evaluation import plots
 from keras_vit.evaluation.classification import METRICS
-from keras_vit.evaluation.plots import Series
 from keras_vit.evaluation.results_page import mean_text, write_results
 
 # The columns of the CSV; the JSON also has the classes and the curve of each result.
@@ -56,9 +55,8 @@ def write_comparison(
 def summary(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
     """The header and the rows of a table with a row for each model and fraction."""
     finished = _finished(results)
-    (one, image), (all_, training) = (
-        _unit(finished, f"{kind}_flops") for kind in ("forward", "training")
-    )
+    one, image = _unit(finished, "forward_flops")
+    all_, training = _unit(finished, "training_flops")
     several = any("mean_average_precision" in result for result in finished)
     accuracy = "accuracy of the average" if finished and _average(finished) else "accuracy"
     columns: dict[str, Callable[[Sequence[Result]], str]] = {
@@ -78,9 +76,8 @@ def summary(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
         first = of_group[0]
         return [first["model"], f"{first['images']:,}", _seeds(of_group), *figures]
 
-    return ["model", "images", "seeds", *columns], [
-        row(of) for of in _grouped(results, "model", "fraction")
-    ]
+    rows = [row(of) for of in _grouped(results, "model", "fraction")]
+    return ["model", "images", "seeds", *columns], rows
 
 
 def _figures(results: Sequence[Result]) -> dict[str, Any]:
@@ -96,12 +93,10 @@ def _figures(results: Sequence[Result]) -> dict[str, Any]:
         by_images = {"title": "Accuracy against images", "xlabel": "training images"}
         lines = [_by_images(of) for of in _grouped(results, "model")]
         panels.insert(0, ({**by_images, **accuracy}, lines))
+    loss = {"xlabel": "steps", "ylabel": "cross-entropy (nats)"}
     curves = [
-        (
-            {"title": f"{name} loss", "xlabel": "steps", "ylabel": "cross-entropy (nats)"},
-            [_by_step(of, key) for of in models],
-        )
-        for name, key in (("Training", "loss"), ("Held-out", _key(largest, "loss")))
+        ({"title": title, **loss}, [_course(of, key) for of in models])
+        for title, key in (("Training loss", "loss"), ("Held-out loss", _key(largest, "loss")))
     ]
     dots = [(of[0]["model"], [100 * result["accuracy"] for result in of]) for of in models]
     return {
@@ -148,14 +143,14 @@ def _classes(models: Sequence[Sequence[Result]]) -> tuple[list[str], list[list[s
     ]
 
 
-def _by_compute(results: Sequence[Result], unit: float) -> Series:
+def _by_compute(results: Sequence[Result], unit: float) -> plots.Series:
     """The accuracy of a model through its training."""
-    r, accuracies = results[0], _mean_curve(results, _key(results, "accuracy"))
-    compute = [each["step"] * r["training_flops"] / r["steps"] / unit for each in r["curve"]]
-    return Series(r["model"], compute, [100 * value for value in accuracies])
+    r, course = results[0], _course(results, _key(results, "accuracy"))
+    compute = [step * r["training_flops"] / r["steps"] / unit for step in course.x]
+    return plots.Series(r["model"], compute, [100 * value for value in course.y])
 
 
-def _by_images(results: Sequence[Result]) -> Series:
+def _by_images(results: Sequence[Result]) -> plots.Series:
     """The accuracy of a model by the number of images."""
     groups = sorted(_grouped(results, "fraction"), key=lambda of: of[0]["images"])
     images = [of[0]["images"] for of in groups]
@@ -163,18 +158,16 @@ def _by_images(results: Sequence[Result]) -> Series:
     means = [100 * statistics.mean(each) for each in accuracies]
     deviations = [100 * statistics.stdev(each) if len(each) > 1 else 0.0 for each in accuracies]
     several = max(map(len, groups)) > 1
-    return Series(results[0]["model"], images, means, deviations if several else None)
+    return plots.Series(results[0]["model"], images, means, deviations if several else None)
 
 
-def _by_step(results: Sequence[Result], key: str) -> Series:
+def _course(results: Sequence[Result], key: str) -> plots.Series:
+    """A metric of a model by step, the mean of its runs."""
     steps = [record["step"] for record in results[0]["curve"]]
-    return Series(results[0]["model"], steps, _mean_curve(results, key))
-
-
-def _mean_curve(results: Sequence[Result], key: str) -> list[float]:
-    # A training that was stopped before an evaluation has no training metrics for that epoch.
+    # A run that was stopped before an evaluation has no training metrics for that epoch.
     curves = [[record.get(key, math.nan) for record in result["curve"]] for result in results]
-    return [statistics.mean(values) for values in zip(*curves, strict=True)]
+    means = [statistics.mean(values) for values in zip(*curves, strict=True)]
+    return plots.Series(results[0]["model"], steps, means)
 
 
 def _grouped(results: Sequence[Result], *fields: str) -> list[list[Result]]:

@@ -21,7 +21,6 @@ def counted_flops(model: Any) -> dict[str, int]:
     Raises:
         UsageError: Keras' backend is not TensorFlow.
     """
-    check_countable()
     inner = model.layers[1:]  # without the input
     found = {each.name: layer_flops(each, each.input.shape[1:], each.input.dtype) for each in inner}
     return {name: flops for name, flops in found.items() if flops}

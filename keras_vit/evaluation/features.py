@@ -113,14 +113,11 @@ def split_features(
     """
     check_can_probe(source)
     key = _key(model, source, split)
-    known = None if cache is None else _read(cache, key, len(split.train), len(split.held_out))
-    if known is not None:
+    if cache is not None and (known := _read(cache, key)):
         return known
-    indices = np.concatenate([split.train, split.held_out])
-    count = len(split.train)
-    features = features_of(
-        model, source, indices, batch_size, lambda done: report(done, len(indices))
-    )
+    indices, count = np.concatenate([split.train, split.held_out]), len(split.train)
+    total = len(indices)
+    features = features_of(model, source, indices, batch_size, lambda done: report(done, total))
     targets = source.targets[indices].astype(np.int64)
     found = Features(features[:count], targets[:count], features[count:], targets[count:])
     if cache is not None:
@@ -157,17 +154,13 @@ def _write(path: Path, key: str, features: Features) -> None:
         np.savez(stream, key=np.frombuffer(key.encode(), np.uint8), **vars(features))
 
 
-def _read(path: Path, key: str, train: int, test: int) -> Features | None:
+def _read(path: Path, key: str) -> Features | None:
     """The features in a file; None if there are none, or if they are of other images or weights."""
     try:
         _files.check_stored(path)
         with np.load(path, allow_pickle=False) as file:
-            if file["key"].tobytes() != key.encode():
-                return None
-            found = Features(
-                **{each.name: file[each.name] for each in dataclasses.fields(Features)}
-            )
+            names = [each.name for each in dataclasses.fields(Features)]
+            is_same = file["key"].tobytes() == key.encode()
+            return Features(**{name: file[name] for name in names}) if is_same else None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
-    fits = len(found.train) == len(found.train_targets) == train
-    return found if fits and len(found.test) == len(found.test_targets) == test else None

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, defstruct
 
 from keras_vit import _files, _json
 from keras_vit._errors import UsageError
 from keras_vit._templates import rendered
 from keras_vit.data.sources import source_name
+from keras_vit.evaluation.classification import METRICS
 from keras_vit.evaluation.hub_folder import LAYOUTS, check_for_hub
+from keras_vit.evaluation.results_page import read_results
 from keras_vit.runs import AVERAGE, Run
 from keras_vit.specs import ViTSpec
 from keras_vit.weights import save_weights
@@ -90,8 +92,8 @@ def hub_card(run: Run, model: Any, name: str, loaded: Loaded, license: str | Non
         weights=weights and Path(weights).name,
         shown=[each for each in _SHOWN if each in run.recipe["recipe"]],
         versions=_versions(run.recipe.get("versions", {})),
-        report=_read(run.path / folder / "report.json", _Report),
-        exports=_read(run.path / "export" / "table.json", _json.Table),
+        report=read_results(run.path / folder / "report.json", _Report),
+        exports=read_results(run.path / "export" / "table.json", _json.Table),
     )
 
 
@@ -100,11 +102,9 @@ def _versions(versions: dict[str, str]) -> dict[str, str]:
 
     Runs of old versions do not say which Keras and which backend that was; they are left out.
     """
-    keras, backend = versions.get("keras_flavour"), versions.get("backend")
-    trained = [keras] if keras in ("keras", "tf_keras") else []
-    trained += [backend] if backend in ("tensorflow", "jax") else []
-    names = ("keras_vit", *trained, "python")
-    return {name: versions[name] for name in names if name in versions}
+    trained = {"keras_vit", versions.get("keras_flavour"), versions.get("backend"), "python"}
+    names = ("keras_vit", "keras", "tf_keras", "tensorflow", "jax", "python")
+    return {name: versions[name] for name in names if name in versions.keys() & trained}
 
 
 def _published(run: Run) -> PublishedWeights | None:
@@ -116,12 +116,8 @@ def _published(run: Run) -> PublishedWeights | None:
         return None
 
 
-class _ReportedClass(Struct):
-    label: str
-    precision: float
-    recall: float
-    f1: float
-    support: int
+_METRICS = [(metric, float) for metric in METRICS]
+_ReportedClass = defstruct("_ReportedClass", [("label", str), *_METRICS, ("support", int)])
 
 
 class _Report(Struct):
@@ -130,7 +126,3 @@ class _Report(Struct):
     images: int
     accuracy: Annotated[float, Meta(ge=0, le=1)]
     classes: list[_ReportedClass]
-
-
-def _read(path: Path, schema: Any) -> Any:
-    return _files.read_record(path, schema, format=1) if path.is_file() else None

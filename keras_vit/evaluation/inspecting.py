@@ -115,13 +115,8 @@ def _attention(model: Any, pictures: np.ndarray, block: int) -> dict[str, Any]:
         parts.append((maps, heads, encoded.reshape(len(maps), *grid, -1)))
     maps, heads, features = (np.concatenate(each) for each in zip(*parts, strict=True))
     height, width = (side * model.spec.stride for side in grid)
-    return {
-        "pictures": pictures[:, :height, :width],  # a hybrid cuts off what fills no patch
-        "rollout": maps,
-        "heads": heads,
-        "block": block,
-        "features": patch_pca(features),
-    }
+    seen, colours = pictures[:, :height, :width], patch_pca(features)  # a hybrid cuts off the rest
+    return {"pictures": seen, "rollout": maps, "heads": heads, "block": block, "features": colours}
 
 
 def _convolved(model: Any, pictures: np.ndarray) -> dict[str, Any]:
@@ -152,9 +147,8 @@ def _distance(
     while batch := list(itertools.islice(images, at_once)):
         inputs = normalise(_seen(batch, model), model.preprocessing)
         for i, (scores, _) in enumerate(attention.each_block(model, inputs)):
-            total[i] += attention.attention_distance(scores, model.grid, model.spec.stride).sum(
-                axis=0
-            )
+            distances = attention.attention_distance(scores, model.grid, model.spec.stride)
+            total[i] += distances.sum(axis=0)
         done += len(batch)
         report(done)
     if not done:
@@ -164,5 +158,4 @@ def _distance(
 
 def _seen(pictures: Iterable[np.ndarray], model: Any) -> np.ndarray:
     """Pictures as the model sees them: cropped and resized, uint8 (n, height, width, 3)."""
-    preprocessing = model.preprocessing
-    return np.stack([resize(Image.fromarray(each), preprocessing) for each in pictures])
+    return np.stack([resize(Image.fromarray(each), model.preprocessing) for each in pictures])

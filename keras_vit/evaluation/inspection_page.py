@@ -11,12 +11,12 @@ from typing import Any
 from keras_vit import _files
 from keras_vit._checks import keras_vit_model
 from keras_vit._errors import UsageError
-from keras_vit._templates import rendered
 from keras_vit.evaluation import inspection_plots as plots
 from keras_vit.evaluation.attention_scores import even_distance
 from keras_vit.evaluation.classification import ClassReport
 from keras_vit.evaluation.inspecting import Inspection
 from keras_vit.evaluation.learned import LEAST_FRACTION
+from keras_vit.evaluation.results_page import write_results
 from keras_vit.specs import ResNetSpec
 
 _MOST_FILTERS = 64
@@ -55,9 +55,11 @@ def write_inspection(
     with _files.replacing_folder(out) as folder:
         for name, svg in figures.items():
             (folder / f"{name}.svg").write_bytes(svg)
-        _files.write_json(folder / "inspection.json", numbers)
-        text = rendered(
-            "evaluation/inspection.html.j2",
+        page = write_results(
+            folder,
+            "inspection",
+            numbers,
+            "inspection",
             title=f"Inside {model.name}",
             facts={**_facts(model), **(facts or {})},
             spec=model.spec,
@@ -70,8 +72,7 @@ def write_inspection(
             filters_title=title,
             least_fraction=LEAST_FRACTION,
         )
-        _files.write_text(folder / "index.html", text)
-    return Path(out) / "index.html"
+    return Path(out) / page.name
 
 
 def check_for_inspection(out: str | os.PathLike) -> None:
@@ -96,10 +97,7 @@ def _filters(found: Inspection) -> tuple[bytes, str]:
 
 
 def _figures(
-    found: Inspection,
-    numbers: Mapping[str, Any],
-    captions: Sequence[str],
-    errors: ClassReport | None,
+    found: Inspection, numbers: dict[str, Any], captions: Sequence[str], errors: ClassReport | None
 ) -> dict[str, bytes]:
     """The other figures of the page by their names; none of what was not found."""
     figures = {}
@@ -141,12 +139,8 @@ def _numbers(
     model: Any, found: Inspection, captions: Sequence[str], errors: ClassReport | None
 ) -> dict[str, Any]:
     """The content of inspection.json."""
-    content: dict[str, Any] = {
-        "format": 1,
-        "model": model.name,
-        "image_size": list(model.image_size),
-        "captions": list(captions),
-    }
+    size = list(model.image_size)
+    content: dict[str, Any] = {"model": model.name, "image_size": size, "captions": list(captions)}
     if found.distance is not None:
         content["attention_distance"] = {
             "unit": "pixels",

@@ -20,7 +20,7 @@ from keras_vit.evaluation.plots import glowing, resized
 
 _WIDTH = 4.8  # inches
 _SIDE, _SMALL = 448, 224  # pixels of the long side of a picture, and of one among many maps
-_MAP = "viridis"
+_MAP = {"cmap": "viridis", "interpolation": "none"}
 _CAPTION = 0.2  # inches of a line below a tile
 _MOST_POSITIONS = 24  # maps along one side of the figure of positions
 # Inches of these maps at most, and of the number of a row or column.
@@ -61,9 +61,7 @@ def similarity(maps: np.ndarray) -> bytes:
     width = min(_POSITIONS_WIDTH, _POSITIONS_HEIGHT / ratio)
     # Title, labels and the colour bar are above and below.
     figure, axis = subplots(_WIDTH, width * ratio + 1.4)
-    drawn = axis.imshow(
-        canvas[:-1, :-1], cmap=_MAP, vmin=-1, vmax=1, interpolation="none", aspect="equal"
-    )
+    drawn = axis.imshow(canvas[:-1, :-1], **_MAP, vmin=-1, vmax=1, aspect="equal")
     for set_ticks, count, side, step, inches in (
         (axis.set_yticks, rows, height, steps[0], width * ratio),
         (axis.set_xticks, columns, breadth, steps[1], width),
@@ -104,14 +102,11 @@ def distance(distances: np.ndarray, even: float) -> bytes:
     blocks = np.arange(1, depth + 1)
     axis.axhline(even, color="#747b84", linestyle="--", label="attention spread evenly")
     axis.plot(blocks, distances.mean(axis=1), color="#747b84", label="mean of the heads")
-    axis.scatter(
-        np.repeat(blocks, heads), distances.ravel(), s=22, color=BLUE, edgecolor="white",
-        linewidth=0.5, zorder=3, label="a head",
-    )  # fmt: skip
-    axis.set(
-        xlabel="block", ylabel="mean distance in pixels", title="Attention distance",
-        xticks=blocks[:: -(-depth // 12)], ylim=(0, 1.25 * max(even, distances.max(), 1e-9)),
-    )  # fmt: skip
+    dots = {"s": 22, "color": BLUE, "edgecolor": "white", "linewidth": 0.5, "zorder": 3}
+    axis.scatter(np.repeat(blocks, heads), distances.ravel(), label="a head", **dots)
+    axis.set(xlabel="block", ylabel="mean distance in pixels", title="Attention distance")
+    axis.set(xticks=blocks[:: -(-depth // 12)])
+    axis.set(ylim=(0, 1.25 * max(even, distances.max(), 1e-9)))
     axis.legend(fontsize=8, loc="upper left", ncols=2)
     return as_svg(figure)
 
@@ -138,9 +133,8 @@ def features(picture: np.ndarray, colours: np.ndarray, found: PatchColours, titl
     count = len(found.fractions)
     images = [resized(picture, _SMALL), colours]
     captions = ["as the model sees it", f"{count} component{'' if count == 1 else 's'}"]
-    for i, fraction in enumerate(found.fractions):
-        images.append(np.repeat(colours[..., i : i + 1], 3, axis=-1))
-        captions.append(f"component {i + 1}: {fraction:.0%}")
+    images += [np.repeat(colours[..., i : i + 1], 3, axis=-1) for i in range(count)]
+    captions += [f"component {i}: {share:.0%}" for i, share in enumerate(found.fractions, 1)]
     return _sheet(images, captions, 3, title)
 
 
@@ -183,10 +177,8 @@ def _position_steps(rows: int, columns: int) -> tuple[int, int]:
     """
     shown = [min(side, _MOST_POSITIONS) for side in (rows, columns)]
     most = (_LONGEST * shown[1] * columns / rows, _LONGEST * shown[0] * rows / columns)
-    return tuple(
-        math.ceil(side / max(min(count, int(limit)), 2))
-        for side, count, limit in zip((rows, columns), shown, most, strict=True)
-    )
+    sides = zip((rows, columns), shown, most, strict=True)
+    return tuple(math.ceil(side / max(min(count, int(limit)), 2)) for side, count, limit in sides)
 
 
 def _sheet(
@@ -217,10 +209,8 @@ def _sheet(
     figure.suppressComposite = True  # otherwise all images become one of the lowest resolution
     for i, (image, caption) in enumerate(itertools.zip_longest(images, captions, fillvalue="")):
         left, top = 1.06 * (i % columns), step * (i // columns)
-        drawn = axis.imshow(
-            image, cmap=_MAP, vmin=limits[0], vmax=limits[1], interpolation="none",
-            extent=(left, left + 1, top + ratio, top),
-        )  # fmt: skip
+        place = (left, left + 1, top + ratio, top)
+        drawn = axis.imshow(image, **_MAP, vmin=limits[0], vmax=limits[1], extent=place)
         size = 8 if columns < 8 else 5
         axis.text(left + 0.5, top + ratio + 0.03, caption, ha="center", va="top", fontsize=size)
     axis.set(xlim=(0, 1.06 * columns - 0.06), ylim=(step * rows - 0.06, 0))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -59,8 +58,7 @@ def confusion(matrix: list[list[int]], labels: tuple[str, ...]) -> bytes:
     return as_svg(figure)
 
 
-@dataclasses.dataclass(frozen=True)
-class Series:
+class Series(NamedTuple):
     """A line of a diagram: its name, its points, and the deviation of each point if known."""
 
     name: str
@@ -173,9 +171,5 @@ def _whole_numbers(axis: Any) -> None:
 
 
 def _style(i: int) -> dict[str, Any]:
-    return {
-        "color": _DARK_TO_LIGHT[i % len(_DARK_TO_LIGHT)],
-        "linestyle": ("-", "--", "-.", ":")[i % 4],
-        "marker": "os^DvP"[i % 6],
-        "markersize": 5,
-    }
+    color, line = _DARK_TO_LIGHT[i % len(_DARK_TO_LIGHT)], ("-", "--", "-.", ":")[i % 4]
+    return {"color": color, "linestyle": line, "marker": "os^DvP"[i % 6], "markersize": 5}

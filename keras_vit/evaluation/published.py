@@ -57,10 +57,8 @@ _IMAGENET21K = {
     "ViT-H_14": _row((85.13, 88.70, 99.27, 93.82, 94.82, 99.51)),
 }
 _AUGREG_B32 = "augreg/B_32-i21k-300ep-lr_0.001-aug_light1-wd_0.1-do_0.0-sd_0.0"
-_BY_FILE = {
-    **{f"imagenet21k/{model}": row for model, row in _IMAGENET21K.items()},
-    _AUGREG_B32: _row((83.27, None, 98.55, 91.35, 93.78, 99.43)),
-}
+_BY_FILE = {f"imagenet21k/{model}": row for model, row in _IMAGENET21K.items()}
+_BY_FILE[_AUGREG_B32] = _row((83.27, None, 98.55, 91.35, 93.78, 99.43))
 
 
 def published_transfer(file: str | None) -> dict[str, float]:

@@ -26,7 +26,7 @@ def write_results(
     Args:
         folder: the folder; other files in it stay.
         name: the name of the files of results.
-        content: the content of NAME.json, of which the page has `title` and `facts`.
+        content: the content of NAME.json; the page has its `title` and `facts`, if it has them.
         template: the page's template, "evaluation/TEMPLATE.html.j2".
         csv_table: the columns and the rows of NAME.csv; None for no such file.
         values: what else the template shows.
@@ -39,10 +39,14 @@ def write_results(
         writer.writeheader()
         writer.writerows(rows)
         _files.write_text(folder / f"{name}.csv", stream.getvalue())
-    about = {"title": content["title"], "facts": content["facts"]}
-    text = rendered(f"evaluation/{template}.html.j2", **about, **values)
-    _files.write_text(folder / "index.html", text)
+    values |= {name: content[name] for name in ("title", "facts") if name in content}
+    _files.write_text(folder / "index.html", rendered(f"evaluation/{template}.html.j2", **values))
     return folder / "index.html"
+
+
+def read_results(path: Path, schema: type) -> Any:
+    """The content of a JSON file as `schema`; None if there is no such file."""
+    return _files.read_record(path, schema, format=1) if path.is_file() else None
 
 
 def mean_text(values: Sequence[float]) -> str:

@@ -11,13 +11,13 @@ import numpy as np
 
 from keras_vit import _files, _json, runs
 from keras_vit._checks import reads_pictures
-from keras_vit._templates import rendered
 from keras_vit.data import load
 from keras_vit.data.sources import Source, path_of
 from keras_vit.evaluation import plots
 from keras_vit.evaluation.attention_scores import attention_maps
 from keras_vit.evaluation.classification import ClassReport, Mistake, scored_report
 from keras_vit.evaluation.features import input_batches
+from keras_vit.evaluation.results_page import read_results, write_results
 from keras_vit.labels import answer_scores
 from keras_vit.models.profile import grouped, profile
 from keras_vit.specs import ViTSpec
@@ -60,31 +60,29 @@ def evaluate(
     model, source = run.model(average=average), run.source(data)
     images = run.images(source, split)
     scores, targets = _scored(model, source, images, batch_size)
-    report = scored_report(scores, targets, run.labels)
-    places, mistakes = _mistakes(source, images, scores, targets, run.labels)
-    listed = mistakes[:_MOST_LISTED]
-    report = dataclasses.replace(report, split=split, average=average, wrong=listed)
-    metrics = run.metrics()
-    text = rendered(
-        "evaluation/report.html.j2",
-        title=f"{run.spec['model']} on {source.name}",
-        facts=_facts(run, source, len(images), report),
-        curves={name: plots.curve(metrics, name) for name in ("loss", "accuracy") if metrics},
-        report=report,
-        confusion=plots.confusion(report.confusion, run.labels) if report.confusion else None,
-        mistakes=mistakes,
-        pictures=[plots.picture(source.image(int(place))) for place in places[:_MOST_WRONG]],
-        # BiT has no attention.
-        attention=_attention(model, source, images) if isinstance(model.spec, ViTSpec) else (),
-        layers=grouped(profile(model.spec, model.num_classes, model.image_size)),
-        exports=_exports(run.path),
-    )
-    out = run.path / _folder(report)
+    places, mistakes = _mistakes(source, images, scores, targets)
+    about = {"split": split, "average": average, "wrong": mistakes[:_MOST_LISTED]}
+    report = dataclasses.replace(scored_report(scores, targets, run.labels), **about)
+    metrics, out = run.metrics(), run.path / _folder(report)
     with _files.replacing_folder(out) as folder:
-        figures = {"format": 1, "images": len(images), **dataclasses.asdict(report)}
-        _files.write_json(folder / "report.json", figures)
-        _files.write_text(folder / "index.html", text)
-    return report, out / "index.html"
+        page = write_results(
+            folder,
+            "report",
+            {"images": len(images), **dataclasses.asdict(report)},
+            "report",
+            title=f"{run.spec['model']} on {source.name}",
+            facts=_facts(run, source, len(images), report),
+            curves={name: plots.curve(metrics, name) for name in ("loss", "accuracy") if metrics},
+            report=report,
+            confusion=plots.confusion(report.confusion, run.labels) if report.confusion else None,
+            mistakes=mistakes,
+            pictures=[plots.picture(source.image(int(place))) for place in places[:_MOST_WRONG]],
+            # BiT has no attention.
+            attention=_attention(model, source, images) if isinstance(model.spec, ViTSpec) else (),
+            layers=grouped(profile(model.spec, model.num_classes, model.image_size)),
+            exports=read_results(run.path / "export" / "table.json", _json.Table),
+        )
+    return report, out / page.name
 
 
 def held_out_report(
@@ -107,10 +105,8 @@ def class_report(
 
 
 def _folder(report: ClassReport) -> str:
-    parts = ["report"]
-    parts += [] if report.split == "held_out" else [report.split]
-    parts += ["average"] if report.average else []
-    return "-".join(parts)
+    split = "" if report.split == "held_out" else f"-{report.split}"
+    return f"report{split}{'-average' if report.average else ''}"
 
 
 def _scored(
@@ -129,24 +125,21 @@ def _facts(run: runs.Run, source: Source, count: int, report: ClassReport) -> di
     height, width = run.spec["image_size"]
     duration, optimizer = (run.setting(name) for name in ("duration", "optimizer"))
     missed, precision = report.never_recognised(), report.mean_average_precision
-    several = {} if precision is None else {"Mean average precision": f"{precision:.2%}"}
-    return {
+    facts = {
         f"{report.kind.capitalize()} accuracy": f"{report.accuracy:.2%}",
-        **several,
+        "Mean average precision": None if precision is None else f"{precision:.2%}",
         "Macro f1": f"{report.macro['f1']:.2%}",
         "Model": f"{run.spec['model']}, {height} x {width} pixels",
         "Images": f"{len(source):,}, of them {count:,} {_PLACES[report.split]}",
-        **({"Weights": "their average over the steps"} if report.average else {}),
+        "Weights": "their average over the steps" if report.average else None,
         "Training": f"{duration}, {optimizer}, seed {run.setting('seed')}",
-    } | ({"Never recognised": ", ".join(missed)} if missed else {})
+        "Never recognised": ", ".join(missed) or None,
+    }
+    return {name: fact for name, fact in facts.items() if fact is not None}
 
 
 def _mistakes(
-    source: Source,
-    indices: np.ndarray,
-    scores: np.ndarray,
-    targets: np.ndarray,
-    labels: tuple[str, ...],
+    source: Source, indices: np.ndarray, scores: np.ndarray, targets: np.ndarray
 ) -> tuple[np.ndarray, list[Mistake]]:
     """The places in the source of wrongly classified images, and what is wrong about each."""
     predicted = scores.argmax(-1)
@@ -159,15 +152,12 @@ def _mistakes(
         confidence = (confidence / confidence.sum(-1, keepdims=True)).max(-1)
     wrong = np.array([i for i, each in enumerate(classes) if predicted[i] not in each], int)
     wrong = wrong[np.argsort(-confidence[wrong], kind="stable")]
-    return indices[wrong], [
-        Mistake(
-            path_of(source, int(indices[i])),
-            " and ".join(labels[each] for each in classes[i]) or "no class",
-            labels[predicted[i]],
-            float(confidence[i]),
-        )
-        for i in wrong
-    ]
+    mistakes, labels = [], source.labels
+    for i in wrong:
+        path, prediction = path_of(source, int(indices[i])), labels[predicted[i]]
+        label = " and ".join(labels[each] for each in classes[i]) or "no class"
+        mistakes.append(Mistake(path, label, prediction, float(confidence[i])))
+    return indices[wrong], mistakes
 
 
 def _attention(
@@ -183,10 +173,3 @@ def _attention(
         caption, path = source.labels[source.targets[index]], path_of(source, int(index))
         pictures.append((plots.picture(image), plots.overlay(image, attention), caption, path))
     return pictures
-
-
-def _exports(run: Path) -> _json.Table | None:
-    table = run / "export" / "table.json"
-    if not table.is_file():
-        return None
-    return _files.read_record(table, _json.Table, format=1)

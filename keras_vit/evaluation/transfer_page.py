@@ -43,9 +43,8 @@ def write_transfer(
             published figures are.
         published: what was published for these weights, in percent by task.
     """
-    figures = [
-        {**each, "published": _own(published, each)} for each in (*results, *_means(results))
-    ]
+    every = [*results, *_means(results)]
+    figures = [{**each, "published": _own(published, each)} for each in every]
     rows = [
         {**each, "accuracies": " ".join(map(str, each.get("accuracies", ())))} for each in figures
     ]

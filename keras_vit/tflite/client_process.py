@@ -54,9 +54,8 @@ def run_runner(
         np.asarray(answer.get("scores", []), np.float32)
         answer["missing" if "missing" in answer else "version"]
     except (ValueError, TypeError, AttributeError, KeyError):
-        raise RefusedError(
-            f"{title} gives no scores; its last line is {shown(lines[-1])}."
-        ) from None
+        last = shown(lines[-1])
+        raise RefusedError(f"{title} gives no scores; its last line is {last}.") from None
     if "refused" in answer:
         raise RefusedError(f"{title} {answer['version']} refuses it: {answer['refused']}")
     return answer

@@ -22,8 +22,7 @@ FORCE_FP16 = 4
 
 def main(file: str, folder: Path, device: str, setting: str) -> None:
     """Runs the file on the inputs and writes what it gives."""
-    load = {"gpu": on_gpu, "half": in_half_precision}[device]
-    model = load(file, setting)
+    model = {"gpu": on_gpu, "half": in_half_precision}[device](file, setting)
     inputs, outputs = model.create_input_buffers(0), model.create_output_buffers(0)
     results: list[list[np.ndarray]] = [[] for _ in outputs]
     milliseconds = []

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Iterable
 from typing import Any
 
 from keras_vit.tflite.flatbuffer import Graph, Model, Operator, Tensor, operators, read_graph
@@ -114,25 +113,22 @@ def delegation(model: Model | Graph, runner: Runner) -> Delegation:
     # The list holds all operators of the file, then a node for each partition.
     nodes = runner.interpreter._get_ops_details()[len(graph.operators) :]
     delegated = {i for node in nodes for i in _members(graph, node["inputs"], node["outputs"])}
-
-    def sources(operator: Operator) -> set[int]:
-        return {graph.producers[i].index for i in operator.inputs if i in graph.producers}
-
-    def readers(operator: Operator) -> set[int]:
-        return {reader.index for i in operator.outputs for reader in graph.consumers[i]}
-
-    after = _linked(graph.operators, sources, delegated)
-    before = _linked(reversed(graph.operators), readers, delegated)
-    return Delegation(
-        nodes=len(graph.operators),
-        delegated=len(delegated),
-        partitions=len(nodes),
-        undelegated=tuple(
-            LeftOut(op.name, graph.layer(op), _reason(graph, op), splits=op.index in after & before)
-            for op in graph.operators
-            if op.index not in delegated
-        ),
+    # The tensors that depend on operators that XNNPACK runs, and those on which these depend.
+    after: set[int] = set()
+    before: set[int | None] = set()
+    for op in graph.operators:
+        if op.index in delegated or after & {*op.inputs}:
+            after.update(op.outputs)
+    for op in reversed(graph.operators):
+        if op.index in delegated or before & {*op.outputs}:
+            before.update(op.inputs)
+    inside = {op.index for op in graph.operators if after & {*op.inputs} and before & {*op.outputs}}
+    undelegated = tuple(
+        LeftOut(op.name, graph.layer(op), _reason(graph, op), splits=op.index in inside)
+        for op in graph.operators
+        if op.index not in delegated
     )
+    return Delegation(len(graph.operators), len(delegated), len(nodes), undelegated)
 
 
 def _members(graph: Graph, inputs: list[int], outputs: list[int]) -> set[int]:
@@ -144,17 +140,6 @@ def _members(graph: Graph, inputs: list[int], outputs: list[int]) -> set[int]:
             members.add(producer.index)
             tensors += [i for i in producer.inputs if i is not None and i not in known]
     return members
-
-
-def _linked(
-    operators: Iterable[Operator], neighbours: Callable[[Operator], set[int]], start: set[int]
-) -> set[int]:
-    """The operators, one after the other, with neighbours in `start` or among these operators."""
-    linked: set[int] = set()
-    for operator in operators:
-        if neighbours(operator) & (start | linked):
-            linked.add(operator.index)
-    return linked
 
 
 def _reason(graph: Graph, operator: Operator) -> str:

@@ -23,6 +23,7 @@ import numpy as np
 from keras_vit._errors import RefusedError, UsageError
 
 Model = bytes | bytearray | memoryview | str | os.PathLike
+_IN_MEMORY = (bytes, bytearray, memoryview)
 # Operators whose inputs after the first are weights, named after their layers.
 _WEIGHTED = {"FULLY_CONNECTED", "CONV_2D", "BATCH_MATMUL"}
 # Operators whose first inputs other modules look at by their place, and how many these are.
@@ -192,7 +193,14 @@ class MappedFile(os.PathLike):
 
 def mapped(model: Model) -> Any:
     """A file's content, or a memory map of it."""
-    return _content(model)[0]
+    content = model
+    if not isinstance(model, _IN_MEMORY):
+        with existing_file(model).open("rb") as file:
+            empty = os.fstat(file.fileno()).st_size == 0
+            content = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if content[4:8] != b"TFL3":
+        raise UsageError(f"{_name(model)} is not a TFLite model: bytes 4 to 8 are not TFL3.")
+    return content
 
 
 def read_graph(model: Model | Graph) -> Graph:
@@ -214,27 +222,23 @@ def read_graph(model: Model | Graph) -> Graph:
 def _read_graph(model: Model) -> Graph:
     from ai_edge_litert import schema_py_generated as schema
 
-    content, name = _content(model)
+    content, name = mapped(model), _name(model)
     try:
         file = schema.Model.GetRootAs(content, 0)
-        if file.SubgraphsLength() != 1:
-            raise UsageError(
-                f"{name}: expected a model of one graph. Received: {file.SubgraphsLength()}."
-            )
+        count = file.SubgraphsLength()
+        if count != 1:
+            raise UsageError(f"{name}: expected a model of one graph. Received: {count}.")
         graph = file.Subgraphs(0)
         codes = [code_name(code) for code in _items(file, "OperatorCodes")]
         tensors = tuple(_tensor(tensor, file, content) for tensor in _items(graph, "Tensors"))
-        found = Graph(
-            tensors,
-            tuple(
-                _operator(i, operator, *codes[operator.OpcodeIndex()], len(tensors))
-                for i, operator in enumerate(_items(graph, "Operators"))
-            ),
-            _indices(graph, "Inputs", len(tensors)),
-            _indices(graph, "Outputs", len(tensors)),
-            _stated_runtime(file),
-            weights_behind=any(file.Buffers(i).Size() for i in range(file.BuffersLength())),
+        operators = tuple(
+            _operator(i, operator, *codes[operator.OpcodeIndex()], len(tensors))
+            for i, operator in enumerate(_items(graph, "Operators"))
         )
+        inputs, outputs = (_indices(graph, name, len(tensors)) for name in ("Inputs", "Outputs"))
+        runtime = _stated_runtime(file)
+        behind = any(file.Buffers(i).Size() for i in range(file.BuffersLength()))
+        found = Graph(tensors, operators, inputs, outputs, runtime, behind)
     except UsageError:
         raise
     except _DAMAGED as error:
@@ -256,8 +260,7 @@ def operators(model: Model | Graph) -> dict[str, int]:
     Raises:
         UsageError: as `read_graph`.
     """
-    graph = read_graph(model)
-    return dict(sorted(Counter(operator.name for operator in graph.operators).items()))
+    return dict(sorted(Counter(op.name for op in read_graph(model).operators).items()))
 
 
 def check_static(model: Model | Graph) -> None:
@@ -267,8 +270,7 @@ def check_static(model: Model | Graph) -> None:
         RefusedError: the size of a tensor is known only at run time.
     """
     graph = read_graph(model)
-    dynamic = [tensor for tensor in graph.tensors if -1 in tensor.shape]
-    if dynamic:
+    if dynamic := [tensor for tensor in graph.tensors if -1 in tensor.shape]:
         first = dynamic[0]
         raise RefusedError(
             f"{len(dynamic)} tensors have sizes that are known only at run time, the first "
@@ -283,18 +285,9 @@ def code_name(code: Any) -> tuple[str, int]:
     return _text(code, _CUSTOM_CODE) or _names("BuiltinOperator")[number], code.Version()
 
 
-def _content(model: Model) -> tuple[Any, str]:
-    """The file's bytes, or a memory map of them, and a name for error messages."""
-    if isinstance(model, (bytes, bytearray, memoryview)):
-        content, name = model, "the model"
-    else:
-        name, path = str(model), existing_file(model)
-        with path.open("rb") as file:
-            empty = path.stat().st_size == 0
-            content = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    if content[4:8] != b"TFL3":
-        raise UsageError(f"{name} is not a TFLite model: bytes 4 to 8 are not TFL3.")
-    return content, name
+def _name(model: Model) -> str:
+    """What error messages call a file."""
+    return "the model" if isinstance(model, _IN_MEMORY) else str(model)
 
 
 def existing_file(model: str | os.PathLike) -> Path:
@@ -326,8 +319,7 @@ def _text(table: Any, field: int) -> str:
 def _indices(table: Any, name: str, tensors: int, least: int = 0) -> tuple[int, ...]:
     """A list of indices of tensors."""
     found = _items(table, name)
-    absent = [i for i in found if not least <= i < tensors]
-    if absent:
+    if absent := [i for i in found if not least <= i < tensors]:
         raise IndexError(f"it claims a tensor {absent[0]} of {tensors}")
     return tuple(found)
 
@@ -342,17 +334,12 @@ def _tensor(tensor: Any, file: Any, content: Any) -> Tensor:
     quantization = tensor.Quantization()
     scales, points = _numbers(quantization, "Scale"), _numbers(quantization, "ZeroPoint")
     single = constant and math.prod(shape) == 1 and dtype in _NUMPY
-    return Tensor(
-        name=_text(tensor, _TENSOR_NAME),
-        dtype=dtype,
-        shape=shape,
-        constant=constant,
-        value=_first(buffer, content, _NUMPY[dtype]) if single else None,
-        scales=len(scales),
-        scale=float(scales[0]) if len(scales) == 1 else 0.0,
-        zero_point=int(points[0]) if len(points) == 1 else 0,
-        blocks=quantization is not None and quantization.DetailsType() == _BLOCKWISE,
-    )
+    name = _text(tensor, _TENSOR_NAME)
+    value = _first(buffer, content, _NUMPY[dtype]) if single else None
+    scale = float(scales[0]) if len(scales) == 1 else 0.0
+    zero_point = int(points[0]) if len(points) == 1 else 0
+    blocks = quantization is not None and quantization.DetailsType() == _BLOCKWISE
+    return Tensor(name, dtype, shape, constant, value, len(scales), scale, zero_point, blocks)
 
 
 def _numbers(table: Any, name: str) -> Any:
@@ -377,14 +364,8 @@ def _operator(index: int, operator: Any, name: str, version: int, tensors: int) 
     needed = _INPUTS.get(name, 0)
     if len(inputs) < needed or -1 in inputs[:needed] or (needed and not outputs):
         raise ValueError(f"it claims {name} of inputs {inputs[:9]} and outputs {outputs[:9]}")
-    return Operator(
-        index,
-        name,
-        version,
-        tuple(None if i < 0 else i for i in inputs),
-        outputs,
-        dict(vars(options)) if options else {},
-    )
+    read = tuple(None if i < 0 else i for i in inputs)
+    return Operator(index, name, version, read, outputs, dict(vars(options)) if options else {})
 
 
 def _stated_runtime(file: Any) -> str | None:

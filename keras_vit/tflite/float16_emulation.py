@@ -63,24 +63,21 @@ class _Emulator:
         check_emulated(self.graph)
         with quiet():
             self.file = interpreter_class()(**as_source(model))  # only its constants are read
-        self.last_use = {
-            i: op.index for op in self.graph.operators for i in op.inputs if i is not None
-        }
+        self.last_use = {i: op.index for op in self.graph.operators for i in op.inputs}
+        self.last_use |= dict.fromkeys(self.graph.outputs)  # these stay
 
     def __call__(self, tensor: np.ndarray) -> Emulated:
         values = {self.graph.inputs[0]: _half(tensor)}
         for operator in self.graph.operators:
             arguments = [None if i is None else self.value(values, i) for i in operator.inputs]
             with np.errstate(all="ignore"):  # what overflows is found below
-                results = _OPERATORS[operator.name](self, operator, *arguments)
-            results = results if isinstance(results, list) else [results]
-            for i, result in zip(operator.outputs, results, strict=True):
-                values[i] = result = _half(result)
-                if not np.isfinite(result).all():
-                    layer = self.graph.layer(operator)
-                    return Emulated(None, operator.name + (f" of {layer}" if layer else ""))
-            for i in {i for i in operator.inputs if self.last_use.get(i) == operator.index}:
-                if i not in self.graph.outputs:
+                result = _half(_OPERATORS[operator.name](self, operator, *arguments))
+            if not np.isfinite(result).all():
+                layer = self.graph.layer(operator)
+                return Emulated(None, operator.name + (f" of {layer}" if layer else ""))
+            values[operator.outputs[0]] = result
+            for i in operator.inputs:
+                if self.last_use[i] == operator.index:
                     values.pop(i, None)
         return Emulated(values[self.graph.outputs[0]], "")
 
@@ -135,8 +132,7 @@ def _fused(operator: Operator, x: np.ndarray) -> np.ndarray:
 
 
 def _fully_connected(emulator, operator, x, kernel, bias=None):
-    rows = x.reshape(-1, kernel.shape[1])
-    y = emulator.product(rows, kernel.T)
+    y = emulator.product(x.reshape(-1, kernel.shape[1]), kernel.T)  # (rows, channels)
     y = y if bias is None else y + bias
     return _fused(operator, y).reshape(emulator.shape(operator))
 
@@ -152,12 +148,8 @@ def _windows(emulator, operator, x, size, padding_value):
     options, shape = operator.options, emulator.shape(operator)
     strides = (options["strideH"], options["strideW"])
     if options["padding"] == 0:  # SAME
-        pads = [
-            max((out - 1) * stride + window - side, 0)
-            for out, stride, window, side in zip(
-                shape[1:3], strides, size, x.shape[1:3], strict=True
-            )
-        ]
+        sizes = zip(shape[1:3], strides, size, x.shape[1:3], strict=True)
+        pads = [max((out - 1) * stride + window - side, 0) for out, stride, window, side in sizes]
         sides = [(pad // 2, pad - pad // 2) for pad in pads]
         x = np.pad(x, [(0, 0), *sides, (0, 0)], constant_values=padding_value)
     windows = np.lib.stride_tricks.sliding_window_view(x, size, (1, 2))
@@ -169,9 +161,7 @@ def _convolution(emulator, operator, x, kernel, bias=None):
     windows = _windows(emulator, operator, x, (height, width), 0.0)
     # (batch, rows, columns, channels, height, width) to (positions, height * width * channels)
     rows = windows.transpose(0, 1, 2, 4, 5, 3).reshape(-1, height * width * channels)
-    y = emulator.product(rows, kernel.reshape(count, -1).T)
-    y = y if bias is None else y + bias
-    return _fused(operator, y).reshape(emulator.shape(operator))
+    return _fully_connected(emulator, operator, rows, kernel.reshape(count, -1), bias)
 
 
 def _max_pool(emulator, operator, x):

@@ -18,9 +18,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from keras_vit.tflite.flatbuffer import Graph, Model, Operator, Tensor, read_graph
+from keras_vit.tflite.flatbuffer import Graph, Model, Operator, read_graph
 
 Effect = Literal["refused", "wrong", "imprecise", "slow"]
 Delegate = Literal["TFLite", "LiteRT", "LiteRT OpenCL"]
@@ -64,16 +64,14 @@ def lint(model: Model | Graph) -> tuple[Finding, ...]:
         UsageError: as `flatbuffer.read_graph`.
     """
     graph = _unpacked_constants(read_graph(model))
-    layers: dict[tuple[Rule, str, str], list[str]] = {}
+    places = [_Place(graph, operator) for operator in graph.operators]
+    layers: dict[tuple[Rule, str, str], dict[str, None]] = {}
     for rule in RULES:
-        for operator in graph.operators:
-            if reason := rule.check(graph, operator):
-                found = layers.setdefault((rule, operator.name, reason), [])
-                found.append(graph.layer(operator))
+        for at in places:
+            if at.name in (rule.operators.split() or [at.name]) and (reason := rule.check(at)):
+                layers.setdefault((rule, at.name, reason), {})[graph.layer(at.operator)] = None
     return tuple(
-        Finding(
-            rule.name, operator, tuple(dict.fromkeys(found)), reason, rule.effect, rule.delegates
-        )
+        Finding(rule.name, operator, tuple(found), reason, rule.effect, rule.delegates)
         for (rule, operator, reason), found in layers.items()
     )
 
@@ -81,14 +79,36 @@ def lint(model: Model | Graph) -> tuple[Finding, ...]:
 class Rule(NamedTuple):
     """A rule, the effect of breaking it, the delegates that it is for, and its source.
 
-    `check` returns the reason why an operator breaks the rule, or "".
+    Attributes:
+        check: returns the reason why an operator breaks the rule, or a false value.
+        operators: the names of the operators that it is about; "" for all.
+        effect, delegates: see `Finding`.
+        source: where it is from.
     """
 
-    name: str
-    check: Callable[[Graph, Operator], str]
+    check: Callable[[_Place], Any]
+    operators: str
     effect: Effect
     delegates: tuple[Delegate, ...]
     source: str
+
+    @property
+    def name(self) -> str:
+        """The name of `check` in words."""
+        return self.check.__name__.strip("_").replace("_", " ")
+
+
+class _Place:
+    """An operator in its graph."""
+
+    def __init__(self, graph: Graph, operator: Operator):
+        self.graph, self.operator, self.name = graph, operator, operator.name
+        self.read, self.written = graph.read(operator), graph.written(operator)
+        self.tensors = self.read + self.written
+        self.moving = [tensor for tensor in self.tensors if not tensor.constant]
+        self.dtypes = {tensor.dtype for tensor in self.moving}
+        self.producer = graph.producers.get(next(iter(operator.inputs), None))  # of the first input
+        self.follows = self.producer.name if self.producer else ""
 
 
 def _unpacked_constants(graph: Graph) -> Graph:
@@ -102,141 +122,117 @@ def _unpacked_constants(graph: Graph) -> Graph:
     return dataclasses.replace(graph, tensors=tuple(tensors))
 
 
-def _operator(graph: Graph, operator: Operator) -> str:
-    known = operator.name in _OPERATORS | _NEWER_OPERATORS
-    return "" if known else "GPU delegates do not have this operator"
+def _operator(at: _Place):
+    known = at.name in _OPERATORS | _NEWER_OPERATORS
+    return not known and "GPU delegates do not have this operator"
 
 
-def _newer_operator(graph: Graph, operator: Operator) -> str:
-    return "it has no such operator" if operator.name in _NEWER_OPERATORS else ""
+def _newer_operator(at: _Place):
+    return at.name in _NEWER_OPERATORS and "it has no such operator"
 
 
-def _rank(graph: Graph, operator: Operator) -> str:
-    rank = max((len(tensor.shape) for tensor in _tensors(graph, operator)), default=0)
-    return f"{rank} dimensions; at most 4 are supported" if rank > 4 else ""
+def _rank(at: _Place):
+    rank = max((len(tensor.shape) for tensor in at.tensors), default=0)
+    return rank > 4 and f"{rank} dimensions; at most 4 are supported"
 
 
-def _size(graph: Graph, operator: Operator) -> str:
-    dynamic = any(-1 in tensor.shape for tensor in _tensors(graph, operator))
-    return "a size is known only at run time; fix the batch size" if dynamic else ""
+def _size(at: _Place):
+    dynamic = any(-1 in tensor.shape for tensor in at.tensors)
+    return dynamic and "a size is known only at run time; fix the batch size"
 
 
-def _type(graph: Graph, operator: Operator) -> str:
-    others = sorted({tensor.dtype for tensor in _moving(graph, operator)} - _TYPES)
-    return f"the GPU does not compute in {' and '.join(others)}" if others else ""
+def _type(at: _Place):
+    others = sorted(at.dtypes - _TYPES)
+    return others and f"the GPU does not compute in {' and '.join(others)}"
 
 
-def _integers(graph: Graph, operator: Operator) -> str:
-    has_int32 = any(tensor.dtype == "int32" for tensor in _moving(graph, operator))
-    supported = operator.name in ("CAST", "GATHER", "ONE_HOT")
-    return "the GPU does not compute in int32" if has_int32 and not supported else ""
+def _integers(at: _Place):
+    wrong = "int32" in at.dtypes and at.name not in ("CAST", "GATHER", "ONE_HOT")
+    return wrong and "the GPU does not compute in int32"
 
 
-def _cast(graph: Graph, operator: Operator) -> str:
-    if operator.name != "CAST" or graph.read(operator)[0].dtype != "uint8":
+def _cast(at: _Place):
+    return at.read[0].dtype == "uint8" and "uint8 is cast on the CPU; export with float32 input"
+
+
+def _version(at: _Place):
+    version, newest = at.operator.version, _VERSIONS.get(at.name, at.operator.version)
+    return version > newest and f"version {version}; at most {newest} is supported"
+
+
+def _mask(at: _Place):
+    changed = at.operator.changes_rank
+    return changed and "it drops or adds a dimension; slice [:1] and reshape instead"
+
+
+def _mixed_ranks(at: _Place):
+    shapes = [tensor.shape for tensor in at.moving[:-1]]
+    mixed = len({len(shape) for shape in shapes}) > 1
+    return mixed and f"{_listed(shapes)} are broadcast wrongly; give both the same rank"
+
+
+def _constant_rank(at: _Place):
+    shapes = [tensor.shape for tensor in at.read[:2]]
+    shorter, longer = sorted(shapes, key=len)
+    ranks = (len(shorter), len(longer))
+    fits = ranks[0] < 2 or len(set(ranks)) == 1 or (ranks == (3, 4) and longer[0] == 1)
+    wrong = len(at.moving) <= 2 and not fits
+    return wrong and f"{_listed(shapes)} are not broadcast; give both the same rank"
+
+
+def _constant_first(at: _Place):
+    constant = at.read[0].constant
+    return constant and "its first operand is constant; transpose and swap both operands"
+
+
+def _constant_second(at: _Place):
+    rank = len(at.read[1].shape)
+    wrong = at.read[1].constant and rank != 2
+    return wrong and f"its constant operand has {rank} dimensions, not 2; nothing runs on the GPU"
+
+
+def _transposed(at: _Place):
+    transposes = at.operator.options.get("adjX") or at.operator.options.get("adjY")
+    return transposes and "that it transposes an operand is ignored; use a separate TRANSPOSE"
+
+
+def _returned(at: _Place):
+    outputs, readers = at.graph.outputs, at.graph.consumers
+    wrong = any(i in outputs and readers[i] for i in at.operator.outputs)
+    return wrong and "an output that other operators also read may be wrong; return a copy"
+
+
+def _int4(at: _Place):
+    has_int4 = any(tensor.dtype == "int4" and not tensor.blocks for tensor in at.read)
+    return has_int4 and "int4 weights are not supported"
+
+
+def _blocks(at: _Place):
+    found = any(tensor.blocks for tensor in at.read)
+    return found and "weights with a scale for each block are not supported; the process may crash"
+
+
+def _unpacked(at: _Place):
+    unpacks = at.read[0].constant and at.read[0].dtype == "int8"
+    return unpacks and "int8 weights that are dequantised first are not supported"
+
+
+def _padded(at: _Place):
+    reason = "the zeros of the PAD before it are ignored; put MAXIMUM(x, -6e4) between them"
+    return at.follows == "PAD" and reason
+
+
+def _strided(at: _Place):
+    strides = max(at.operator.options[side] for side in ("strideH", "strideW"))
+    wrong = at.read[1].dtype == "int8" and at.read[1].shape[1:3] == (1, 1) and strides != 1
+    reason = f"a 1x1 kernel in int8 with strides of {strides} is computed wrongly; use float16"
+    return wrong and reason
+
+
+def _squares(at: _Place):
+    if at.producer is None or not _squares_its_input(at.producer):
         return ""
-    return "uint8 is cast on the CPU; export with float32 input"
-
-
-def _version(graph: Graph, operator: Operator) -> str:
-    newest = _VERSIONS.get(operator.name, operator.version)
-    if operator.version <= newest:
-        return ""
-    return f"version {operator.version}; at most {newest} is supported"
-
-
-def _mask(graph: Graph, operator: Operator) -> str:
-    changed = operator.changes_rank
-    return "it drops or adds a dimension; slice [:1] and reshape instead" if changed else ""
-
-
-def _mixed_ranks(graph: Graph, operator: Operator) -> str:
-    shapes = [tensor.shape for tensor in _moving(graph, operator)[:-1]]
-    if operator.name not in ("ADD", "MUL") or len({len(shape) for shape in shapes}) < 2:
-        return ""
-    return f"{_listed(shapes)} are broadcast wrongly; give both the same rank"
-
-
-def _constant_rank(graph: Graph, operator: Operator) -> str:
-    if operator.name not in ("ADD", "MUL") or len(_moving(graph, operator)) > 2:
-        return ""
-    shapes = [tensor.shape for tensor in graph.read(operator)[:2]]
-    if min(map(len, shapes)) < 2:
-        return ""
-    longer, shorter = sorted(shapes, key=len, reverse=True)
-    same = len(longer) == len(shorter)
-    if same or ((len(longer), len(shorter)) == (4, 3) and longer[0] == 1):
-        return ""
-    return f"{_listed(shapes)} are not broadcast; give both the same rank"
-
-
-def _constant_first(graph: Graph, operator: Operator) -> str:
-    constant = operator.name == "BATCH_MATMUL" and graph.read(operator)[0].constant
-    return "its first operand is constant; transpose and swap both operands" if constant else ""
-
-
-def _constant_second(graph: Graph, operator: Operator) -> str:
-    if operator.name != "BATCH_MATMUL":
-        return ""
-    second = graph.read(operator)[1]
-    if not second.constant or len(second.shape) == 2:
-        return ""
-    return (
-        f"its constant operand has {len(second.shape)} dimensions, not 2; nothing runs on the GPU"
-    )
-
-
-def _transposed(graph: Graph, operator: Operator) -> str:
-    transposes = operator.options.get("adjX") or operator.options.get("adjY")
-    if operator.name != "BATCH_MATMUL" or not transposes:
-        return ""
-    return "that it transposes an operand is ignored; use a separate TRANSPOSE"
-
-
-def _returned(graph: Graph, operator: Operator) -> str:
-    if not any(i in graph.outputs and graph.consumers[i] for i in operator.outputs):
-        return ""
-    return "an output that other operators also read may be wrong; return a copy"
-
-
-def _int4(graph: Graph, operator: Operator) -> str:
-    has_int4 = any(tensor.dtype == "int4" and not tensor.blocks for tensor in graph.read(operator))
-    return "int4 weights are not supported" if has_int4 else ""
-
-
-def _blocks(graph: Graph, operator: Operator) -> str:
-    if not any(tensor.blocks for tensor in graph.read(operator)):
-        return ""
-    return "weights with a scale for each block are not supported; the process may crash"
-
-
-def _unpacked(graph: Graph, operator: Operator) -> str:
-    read = graph.read(operator)
-    unpacks = operator.name == "DEQUANTIZE" and read[0].constant and read[0].dtype == "int8"
-    return "int8 weights that are dequantised first are not supported" if unpacks else ""
-
-
-def _padded(graph: Graph, operator: Operator) -> str:
-    before = graph.producers.get(operator.inputs[0]) if operator.inputs else None
-    if operator.name != "MAX_POOL_2D" or before is None or before.name != "PAD":
-        return ""
-    return "the zeros of the PAD before it are ignored; put MAXIMUM(x, -6e4) between them"
-
-
-def _strided(graph: Graph, operator: Operator) -> str:
-    if operator.name != "CONV_2D":
-        return ""
-    kernel = graph.read(operator)[1]
-    strides = max(operator.options[side] for side in ("strideH", "strideW"))
-    if kernel.dtype != "int8" or kernel.shape[1:3] != (1, 1) or strides == 1:
-        return ""
-    return f"a 1x1 kernel in int8 with strides of {strides} is computed wrongly; use float16"
-
-
-def _squares(graph: Graph, operator: Operator) -> str:
-    if operator.name not in ("MEAN", "SUM") or not _squared(graph, operator.inputs[0]):
-        return ""
-    count = graph.read(operator)[0].size // max(graph.written(operator)[0].size, 1)
+    count = at.read[0].size // max(at.written[0].size, 1)
     limit = math.sqrt(_HALF_MAX / max(count, 1))
     return (
         f"the sum of {count} squares overflows half precision if their root mean square is over "
@@ -244,87 +240,70 @@ def _squares(graph: Graph, operator: Operator) -> str:
     )
 
 
-def _epsilon(graph: Graph, operator: Operator) -> str:
-    if operator.name != "ADD":
-        return ""
-    small = [t.value for t in graph.read(operator) if t.value and abs(t.value) < _HALF_MIN]
-    return f"{small[0]:.0e} is too small for the full accuracy of half precision" if small else ""
+def _epsilon(at: _Place):
+    small = [t.value for t in at.read if t.value and abs(t.value) < _HALF_MIN]
+    return small and f"{small[0]:.0e} is too small for the full accuracy of half precision"
 
 
-def _batch(graph: Graph, operator: Operator) -> str:
-    inputs = [graph.tensors[i].shape for i in operator.inputs if i in graph.inputs]
+def _batch(at: _Place):
+    inputs = [at.graph.tensors[i].shape for i in at.operator.inputs if i in at.graph.inputs]
     batches = [shape[0] for shape in inputs if len(shape) > 2 and shape[0] > 1]
-    return f"a batch of {batches[0]}; delegates are optimised for one image" if batches else ""
+    return batches and f"a batch of {batches[0]}; delegates are optimised for one image"
 
 
-def _heads(graph: Graph, operator: Operator) -> str:
-    if operator.name != "BATCH_MATMUL":
-        return ""
+def _heads(at: _Place):
     # In attention, the product of the probabilities and the values has the size of a head.
-    shape = graph.written(operator)[0].shape
-    probabilities = graph.producers.get(operator.inputs[0])
-    if len(shape) != 4 or probabilities is None:
-        return ""
-    size = shape[-1] if probabilities.name == "SOFTMAX" else 0
-    return f"heads of {size} channels; 32 or more are faster" if 0 < size < 32 else ""
+    shape = at.written[0].shape
+    small = at.follows == "SOFTMAX" and len(shape) == 4 and 0 < shape[-1] < 32
+    return small and f"heads of {shape[-1]} channels; 32 or more are faster"
 
 
-def _rounded(graph: Graph, operator: Operator) -> str:
-    quantizes = operator.name == "QUANTIZE" and graph.written(operator)[0].dtype == "int8"
-    return "the GPU computes in float and rounds to int8 in between: no gain" if quantizes else ""
+def _rounded(at: _Place):
+    rounds = at.written[0].dtype == "int8"
+    return rounds and "the GPU computes in float and rounds to int8 in between: no gain"
 
 
-def _tensors(graph: Graph, operator: Operator) -> list[Tensor]:
-    return graph.read(operator) + graph.written(operator)
-
-
-def _moving(graph: Graph, operator: Operator) -> list[Tensor]:
-    return [tensor for tensor in _tensors(graph, operator) if not tensor.constant]
-
-
-def _squared(graph: Graph, index: int | None) -> bool:
-    producer = graph.producers.get(index)
-    if producer is None:
-        return False
-    same = len(producer.inputs) == 2 and len(set(producer.inputs)) == 1
-    return producer.name in ("SQUARE", "SQUARED_DIFFERENCE") or (producer.name == "MUL" and same)
+def _squares_its_input(operator: Operator) -> bool:
+    same = len(operator.inputs) == 2 and len(set(operator.inputs)) == 1
+    return operator.name in ("SQUARE", "SQUARED_DIFFERENCE") or (operator.name == "MUL" and same)
 
 
 def _listed(shapes: list[tuple[int, ...]]) -> str:
     return " and ".join(str(list(shape)) for shape in shapes)
 
 
+_TFLITE: tuple[Delegate, ...] = ("TFLite",)
 _BOTH: tuple[Delegate, ...] = ("TFLite", "LiteRT")
 _OPENCL: tuple[Delegate, ...] = ("TFLite", "LiteRT OpenCL")
 _BUILDER = "LiteRT, tflite/delegates/gpu/common/model_builder.cc"
 _CHECKS = "LiteRT, tflite/tools/versioning/gpu_compatibility.cc"
 _TRIED = "tried on LiteRT 2.3.0's GPU delegate"
 RULES = (
-    Rule("operator", _operator, "refused", _BOTH, f"{_BUILDER}: NewOperationParser; LiteRT#9191"),
-    Rule("rank", _rank, "refused", _BOTH, f"{_BUILDER}: IsAllAllowedTensors; LiteRT#2540"),
-    Rule("newer operator", _newer_operator, "refused", ("TFLite",), f"{_BUILDER}; {_TRIED}"),
-    Rule("size", _size, "refused", ("TFLite",), "tensorflow#47168"),
-    Rule("type", _type, "refused", _BOTH, f"{_BUILDER}: GetOpsToReplace"),
-    Rule("integers", _integers, "refused", ("TFLite",), f"{_BUILDER}: GetOpsToReplace"),
-    Rule("cast", _cast, "refused", ("TFLite",), f"{_CHECKS}: CAST"),
-    Rule("version", _version, "refused", ("TFLite",), f"{_BUILDER}: CheckMaxSupportedOpVersion"),
-    Rule("mask", _mask, "refused", _BOTH, f"{_CHECKS}: STRIDED_SLICE"),
-    Rule("mixed ranks", _mixed_ranks, "wrong", _OPENCL, "LiteRT pull request 8975"),
-    Rule("constant rank", _constant_rank, "refused", ("TFLite",), f"{_CHECKS}: ADD, MUL"),
-    Rule("constant first", _constant_first, "refused", _BOTH, f"{_BUILDER}: BATCH_MATMUL"),
-    Rule("constant second", _constant_second, "refused", ("TFLite",), f"{_BUILDER}: BATCH_MATMUL"),
-    Rule("transposed", _transposed, "wrong", _OPENCL, f"{_BUILDER}: BATCH_MATMUL; LiteRT#8913"),
-    Rule("returned", _returned, "wrong", _OPENCL, "LiteRT#8599, tensorflow#57211"),
-    Rule("int4", _int4, "refused", ("TFLite",), "model_builder_helper.cc: CreateVectorCopyData"),
-    Rule("blocks", _blocks, "refused", _BOTH, _TRIED),
-    Rule("unpacked", _unpacked, "refused", ("LiteRT",), _TRIED),
-    Rule("padded", _padded, "wrong", _BOTH, "ml_drift, transformations/merge_padding_with.h"),
-    Rule("strided", _strided, "wrong", ("LiteRT",), _TRIED),
-    Rule("squares", _squares, "imprecise", _BOTH, "LiteRT#9249"),
-    Rule("epsilon", _epsilon, "imprecise", _BOTH, "tensorflow#67216"),
-    Rule("batch", _batch, "slow", _BOTH, f"{_BUILDER}: constants of a batch other than 1"),
-    Rule("heads", _heads, "slow", _BOTH, "reported by others"),
-    Rule("rounded", _rounded, "slow", _BOTH, f"{_BUILDER}: QUANTIZE"),
+    Rule(_operator, "", "refused", _BOTH, f"{_BUILDER}: NewOperationParser; LiteRT#9191"),
+    Rule(_rank, "", "refused", _BOTH, f"{_BUILDER}: IsAllAllowedTensors; LiteRT#2540"),
+    Rule(_newer_operator, "", "refused", _TFLITE, f"{_BUILDER}; {_TRIED}"),
+    Rule(_size, "", "refused", _TFLITE, "tensorflow#47168"),
+    Rule(_type, "", "refused", _BOTH, f"{_BUILDER}: GetOpsToReplace"),
+    Rule(_integers, "", "refused", _TFLITE, f"{_BUILDER}: GetOpsToReplace"),
+    Rule(_cast, "CAST", "refused", _TFLITE, f"{_CHECKS}: CAST"),
+    Rule(_version, "", "refused", _TFLITE, f"{_BUILDER}: CheckMaxSupportedOpVersion"),
+    Rule(_mask, "", "refused", _BOTH, f"{_CHECKS}: STRIDED_SLICE"),
+    Rule(_mixed_ranks, "ADD MUL", "wrong", _OPENCL, "LiteRT pull request 8975"),
+    Rule(_constant_rank, "ADD MUL", "refused", _TFLITE, f"{_CHECKS}: ADD, MUL"),
+    Rule(_constant_first, "BATCH_MATMUL", "refused", _BOTH, f"{_BUILDER}: BATCH_MATMUL"),
+    Rule(_constant_second, "BATCH_MATMUL", "refused", _TFLITE, f"{_BUILDER}: BATCH_MATMUL"),
+    Rule(_transposed, "BATCH_MATMUL", "wrong", _OPENCL, f"{_BUILDER}: BATCH_MATMUL; LiteRT#8913"),
+    Rule(_returned, "", "wrong", _OPENCL, "LiteRT#8599, tensorflow#57211"),
+    Rule(_int4, "", "refused", _TFLITE, "model_builder_helper.cc: CreateVectorCopyData"),
+    Rule(_blocks, "", "refused", _BOTH, _TRIED),
+    Rule(_unpacked, "DEQUANTIZE", "refused", ("LiteRT",), _TRIED),
+    Rule(_padded, "MAX_POOL_2D", "wrong", _BOTH, "ml_drift, transformations/merge_padding_with.h"),
+    Rule(_strided, "CONV_2D", "wrong", ("LiteRT",), _TRIED),
+    Rule(_squares, "MEAN SUM", "imprecise", _BOTH, "LiteRT#9249"),
+    Rule(_epsilon, "ADD", "imprecise", _BOTH, "tensorflow#67216"),
+    Rule(_batch, "", "slow", _BOTH, f"{_BUILDER}: constants of a batch other than 1"),
+    Rule(_heads, "BATCH_MATMUL", "slow", _BOTH, "reported by others"),
+    Rule(_rounded, "QUANTIZE", "slow", _BOTH, f"{_BUILDER}: QUANTIZE"),
 )
 
 # Operators of keras_vit's graphs and similar ones that both delegates support.

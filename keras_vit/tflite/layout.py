@@ -82,11 +82,8 @@ def split(model: Any) -> tuple[Any, dict[int, np.ndarray]]:
     """
     from ai_edge_litert import schema_py_generated as schema
 
-    weights = {
-        i: np.asarray(buffer.data)
-        for i, buffer in enumerate(model.buffers)
-        if buffer.data is not None and len(buffer.data) >= _LARGE
-    }
+    data = {i: buffer.data for i, buffer in enumerate(model.buffers) if buffer.data is not None}
+    weights = {i: np.asarray(values) for i, values in data.items() if len(values) >= _LARGE}
     for i in weights:
         buffer = model.buffers[i]
         buffer.data, buffer.offset, buffer.size = None, 1, 1
@@ -98,11 +95,8 @@ def unpacked(content: Any) -> tuple[Any, dict[int, np.ndarray]]:
     from ai_edge_litert import schema_py_generated as schema
 
     model = schema.ModelT.InitFromPackedBuf(content)
-    return model, {
-        i: np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
-        for i, buffer in enumerate(model.buffers)
-        if buffer.size
-    }
+    places = {i: (each.size, each.offset) for i, each in enumerate(model.buffers) if each.size}
+    return model, {i: np.frombuffer(content, np.uint8, *place) for i, place in places.items()}
 
 
 def ending_at(file: Model, tensor: int) -> bytes:
@@ -163,12 +157,7 @@ def _behind(model: Any, weights: Mapping[int, np.ndarray]) -> LaidOutFile:
 
 
 def _packed(model: Any, size: int) -> Any:
-    builder = _builder(size)
-    builder.Finish(model.Pack(builder), b"TFL3")
-    return builder
-
-
-def _builder(size: int) -> Any:
+    """The builder of a flatbuffer of at most `size` bytes, after it has written a model."""
     import flatbuffers
 
     class Builder(flatbuffers.Builder):
@@ -194,4 +183,6 @@ def _builder(size: int) -> Any:
                 self.Bytes[self.head : self.head + x.nbytes] = memoryview(x).cast("B")
             return self.EndVector()
 
-    return Builder()
+    builder = Builder()
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return builder

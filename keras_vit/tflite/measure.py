@@ -76,8 +76,7 @@ class Measured:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields and `own_bytes` as plain JSON values."""
-        latency = [dataclasses.asdict(entry) for entry in self.latency]
-        return {**vars(self), "own_bytes": self.own_bytes, "latency": latency}
+        return {**dataclasses.asdict(self), "own_bytes": self.own_bytes}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Measured:
@@ -103,21 +102,19 @@ def measure(
     _check(files, threads)
     with tempfile.TemporaryDirectory() as folder:
         paths = _on_disk(files, folder)
+        sizes = {name: path.stat().st_size for name, path in paths.items()}
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             compressed = {name: _compressed(path, pool) for name, path in paths.items()}
         loading = {
             name: _program([name], "loading", file=str(path), threads=max(threads))
             for name, path in paths.items()
         }
-        times = [_times(paths, count, _MOST_ROUNDS, budget_s / len(threads)) for count in threads]
+        limits = {"rounds": _MOST_ROUNDS, "budget_s": budget_s / len(threads)}
+        times = [_times(paths, threads=count, **limits) for count in threads]
+        latency = {name: tuple(entry[name] for entry in times) for name in paths}
         return {
-            name: Measured(
-                bytes=path.stat().st_size,
-                compressed_bytes=compressed[name],
-                **loading[name],
-                latency=tuple(entry[name] for entry in times),
-            )
-            for name, path in paths.items()
+            name: Measured(size, compressed[name], **loading[name], latency=latency[name])
+            for name, size in sizes.items()
         }
 
 
@@ -138,16 +135,14 @@ def latencies(
     _check(models, [threads])
     with tempfile.TemporaryDirectory() as folder:
         paths = _on_disk(models, folder)
-        times = _times(paths, threads, rounds, budget_s)
+        times = _times(paths, threads=threads, rounds=rounds, budget_s=budget_s)
     return {name: latency.median_ms for name, latency in times.items()}
 
 
 def machine() -> str:
     """A description of this machine: processor, architecture, number of CPUs, int8 instructions."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
+    file = Path("/proc/cpuinfo")  # of Linux
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
     lines = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     fields = {name.strip(): value.strip() for name, value in lines.items()}
     flags = {*fields.get("flags", "").split(), *fields.get("Features", "").split()}
@@ -189,17 +184,10 @@ def _compressed(path: Path, pool: concurrent.futures.Executor) -> int:
     return sum(pool.map(size, range(0, path.stat().st_size, _PART)))
 
 
-def _times(paths: dict[str, Path], threads: int, rounds: int, budget_s: float) -> dict:
-    runs = _program(
-        paths,
-        "latencies",
-        files=[str(path) for path in paths.values()],
-        threads=threads,
-        rounds=rounds,
-        budget_s=budget_s,
-    )
+def _times(paths: dict[str, Path], **settings: Any) -> dict[str, Latency]:
+    runs = _program(paths, "latencies", files=[*map(str, paths.values())], **settings)
     return {
-        name: Latency(threads, *np.percentile(times, [50, 90]).tolist(), len(times))
+        name: Latency(settings["threads"], *np.percentile(times, [50, 90]).tolist(), len(times))
         for name, times in zip(paths, runs, strict=True)
     }
 

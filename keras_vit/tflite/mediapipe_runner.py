@@ -40,9 +40,8 @@ def scores(classifier, picture):
     """The probability of each class."""
     import mediapipe
 
-    image = mediapipe.Image(
-        image_format=mediapipe.ImageFormat.SRGB, data=np.ascontiguousarray(picture)
-    )
+    data = np.ascontiguousarray(picture)
+    image = mediapipe.Image(image_format=mediapipe.ImageFormat.SRGB, data=data)
     categories = classifier.classify(image).classifications[0].categories
     found = {category.index: category.score for category in categories}
     return [found.get(i, 0.0) for i in range(max(found) + 1)]

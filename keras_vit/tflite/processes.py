@@ -43,14 +43,8 @@ def run_command(
     command: Sequence[str | Path], limit_s: float | None = None, **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command, whose output is kept as text; options are those of `subprocess.run`."""
-    return subprocess.run(
-        command,
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        timeout=limit_s,
-        **options,
-    )
+    options |= {"capture_output": True, "encoding": "utf-8", "errors": "replace"}
+    return subprocess.run(command, timeout=limit_s, **options)
 
 
 def last_line(done: subprocess.CompletedProcess[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit._errors import MissingPackageError, RefusedError, UsageError, one_line
+from keras_vit._errors import RefusedError, UsageError, naming_install, one_line
 from keras_vit._quiet import ignore_warning, quiet
 from keras_vit.tflite.flatbuffer import MappedFile, existing_file
 
@@ -22,6 +22,7 @@ _MARGIN = 2.0
 # Where activations are quantised at run time, few images show less of it: MediaPipe's probabilities
 # of 120 images differed by up to 3.8 times as much as those of 16 images between these kernels.
 _DYNAMIC_MARGIN = 5.0
+_ANOTHER_BATCH = "predict takes any number of images, and export_tflite(batch=...) fixes another"
 
 
 class Runner:
@@ -54,7 +55,7 @@ class Runner:
         if not in_memory:
             existing_file(model)
         interpreter = interpreter_class()
-        kernels = {} if xnnpack else {"experimental_op_resolver_type": _own_kernels()}
+        kernels = {} if xnnpack else _own_kernels()
         try:
             with quiet():
                 self.interpreter = interpreter(**as_source(model), **kernels, num_threads=threads)
@@ -74,11 +75,7 @@ class Runner:
         shape = tuple(map(int, self.input["shape"]))
         if tensor.shape != shape:
             same = tensor.shape[1:] == shape[1:]
-            advice = (
-                "predict takes any number of images, and export_tflite(batch=...) fixes another"
-                if same
-                else "preprocess the images for this model"
-            )
+            advice = _ANOTHER_BATCH if same else "preprocess the images for this model"
             raise UsageError(
                 f"{self._name} takes {shape}: its sizes are fixed. "
                 f"Received: {tensor.shape}; {advice}."
@@ -172,12 +169,8 @@ def as_path(
 
 def interpreter_class() -> Any:
     """LiteRT's interpreter, or an error that says how to install it."""
-    try:
+    with naming_install("running TFLite files needs LiteRT", "export"):
         from ai_edge_litert.interpreter import Interpreter
-    except ImportError:
-        raise MissingPackageError(
-            "running TFLite files needs LiteRT: pip install 'keras_vit[export]'"
-        ) from None
     return Interpreter
 
 
@@ -186,10 +179,10 @@ def ignore_kept_tensors() -> None:
     ignore_warning(".*experimental_preserve_all_tensors", "ai_edge_litert")
 
 
-def _own_kernels() -> Any:
+def _own_kernels() -> dict[str, Any]:
     from ai_edge_litert.interpreter import OpResolverType
 
-    return OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    return {"experimental_op_resolver_type": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES}
 
 
 def _line(reason: str) -> str:

@@ -16,13 +16,7 @@ import dataclasses
 import re
 
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit.tflite.flatbuffer import (
-    Graph,
-    Model,
-    Operator,
-    code_name,
-    read_graph,
-)
+from keras_vit.tflite.flatbuffer import Graph, Model, Operator, code_name, read_graph
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,28 +54,22 @@ def needs(model: Model | Graph) -> list[Need]:
         UsageError: as `flatbuffer.read_graph`.
     """
     graph = read_graph(model)
-    layers: dict[tuple[str, int, str], list[str]] = {}
+    layers: dict[tuple[str, int, str], dict[str, None]] = {}
     for operator in graph.operators:
         key = (operator.name, needed_version(graph, operator), _operands(graph, operator))
-        layers.setdefault(key, []).append(graph.layer(operator))
-    requirements = [
-        Need(*key, _runtime(*key), tuple(dict.fromkeys(names))) for key, names in layers.items()
-    ]
+        layers.setdefault(key, {})[graph.layer(operator)] = None
+    requirements = [Need(*key, _runtime(*key), tuple(names)) for key, names in layers.items()]
     if graph.weights_behind:
         requirements.append(Need("weights behind the flatbuffer", None, "", _BEHIND_RUNTIME, ()))
-    newest = (9,)
-    return sorted(
-        requirements, key=lambda n: _order(n.runtime) if n.runtime else newest, reverse=True
-    )
+    unknown = (9,)  # before all others
+    orders = {need: _order(need.runtime) if need.runtime else unknown for need in requirements}
+    return sorted(requirements, key=orders.get, reverse=True)
 
 
 def versions(model: Model | Graph) -> dict[str, int]:
     """The highest version of each operator that a file needs."""
-    highest: dict[str, int] = {}
-    for need in needs(model):
-        if need.version is not None:
-            highest[need.operator] = max(need.version, highest.get(need.operator, 0))
-    return dict(sorted(highest.items()))
+    found = [(need.operator, need.version) for need in needs(model) if need.version is not None]
+    return dict(sorted(found))  # the highest version of an operator is the last one
 
 
 def runtime_floor(model: Model | Graph) -> str:
@@ -110,9 +98,8 @@ def check_runtime(model: Model | Graph, minimum: str) -> None:
         if not runs(need.runtime, minimum):
             remedy = _REMEDIES.get(need.operands, "")
             raise RefusedError(
-                f"{need} needs {named_runtime(need.runtime)} or newer. "
-                f"Received: min_runtime={minimum}; "
-                f"{remedy}raise it to {need.runtime}."
+                f"{need} needs {named_runtime(need.runtime)} or newer. Received: "
+                f"min_runtime={minimum}; {remedy}raise it to {need.runtime}."
             )
 
 
@@ -147,16 +134,12 @@ def needed_version(graph: Graph, operator: Operator) -> int:
     if not tensors:
         return operator.version
     first, rank = tensors[0], max(len(tensor.shape) for tensor in tensors)
-    needed = [operator.version, _BY_DTYPE.get(operator.name, {}).get(first.dtype, 1)]
-    needed += [v for lowest, v in _BY_RANK.get(operator.name, {}).items() if rank >= lowest]
-    if operator.name in _PRODUCTS:
-        weights = tensors[1]
-        for (left, right, channels), version in _PRODUCTS[operator.name].items():
-            if (first.dtype, weights.dtype) == (left, right) and channels <= (weights.scales > 1):
-                needed.append(version)
-    if operator.name == "DEQUANTIZE" and first.dtype == "int8" and first.scales > 1:
-        needed.append(5)
-    return max(needed)
+    kinds = {first.dtype: first}
+    kinds |= {f"{first.dtype}*{other.dtype}": other for other in tensors[1:2]}
+    found = [*kinds, *(f"{kind}s" for kind, tensor in kinds.items() if tensor.scales > 1)]
+    found += [f"rank{least}" for least in (5, 6) if rank >= least]
+    versions = _VERSIONS.get(operator.name, {})
+    return max(operator.version, *(versions.get(kind, 1) for kind in found))
 
 
 def state_versions(content: bytearray | memoryview) -> Graph:
@@ -174,10 +157,8 @@ def state_versions(content: bytearray | memoryview) -> Graph:
     from ai_edge_litert import schema_py_generated as schema
 
     graph = read_graph(content)
-    needed: dict[tuple[str, int], int] = {}
-    for operator in graph.operators:
-        key = (operator.name, operator.version)
-        needed[key] = max(needed_version(graph, operator), needed.get(key, 0))
+    found = [((op.name, op.version), needed_version(graph, op)) for op in graph.operators]
+    needed = dict(sorted(found))  # the highest version is the last one
     file = schema.Model.GetRootAs(content, 0)
     stated: dict[tuple[str, int], int] = {}
     for i in range(file.OperatorCodesLength()):
@@ -212,8 +193,8 @@ def _operands(graph: Graph, operator: Operator) -> str:
     pair = f"{activations.dtype} by {weights.dtype}"
     if pair == "float32 by int8" and weights.scales > 1:
         return _PER_CHANNEL
-    known = {(left, right) for left, right, _ in _PRODUCTS[operator.name]} | {("float32",) * 2}
-    return "" if (activations.dtype, weights.dtype) in known else pair
+    known = {*_VERSIONS[operator.name], "float32*float32"}
+    return "" if pair.replace(" by ", "*") in known else pair
 
 
 def _runtime(name: str, version: int, operands: str) -> str | None:
@@ -251,53 +232,36 @@ _BEHIND_RUNTIME = "2.14.0"
 # The offset of `OperatorCode.version` in the table's list of fields (schema.fbs: the third field).
 _VERSION_FIELD = 8
 
-_INT8, _INT8_INT16 = {"int8": 2}, {"int8": 2, "int16": 3}
-# {operator: {type of its first operand: version}}, from op_version.cc.
-_BY_DTYPE = {
-    **dict.fromkeys(["GELU", "SPACE_TO_DEPTH", "SQUARED_DIFFERENCE", "SUM"], _INT8),
-    **dict.fromkeys(["PACK", "PAD", "PADV2", "REDUCE_MAX", "RELU", "RSQRT"], _INT8_INT16),
-    **dict.fromkeys(["BATCH_MATMUL", "CONCATENATION", "MEAN", "SOFTMAX", "TANH"], _INT8_INT16),
-    **dict.fromkeys(["AVERAGE_POOL_2D", "LOGISTIC", "MAX_POOL_2D"], _INT8_INT16),
-    "ADD": {"int8": 2, "int16": 3, "int64": 4},
-    "BROADCAST_TO": {"float32": 2, "int32": 2, "int64": 2, "int8": 3, "int16": 3},
-    "CAST": {"int8": 3, "float16": 5, "int4": 6},
-    "DEQUANTIZE": {"int8": 2, "int16": 3, "float16": 3, "int4": 6},
-    "EXP": {"int8": 2, "int16": 2},
-    "GATHER": {"int8": 2, "bool": 3, "int16": 4, "int4": 7},
-    "MAXIMUM": {"int8": 2, "int16": 4},
-    "MINIMUM": {"int8": 2, "int16": 4},
-    "MUL": {"int8": 2, "int16": 4, "int64": 5},
-    "SLICE": {"int8": 2, "int16": 4},
-    "STRIDED_SLICE": {"int8": 2, "bool": 3},
-    "SUB": {"int8": 2, "int64": 4, "int16": 5},
-    "TILE": {"int8": 3},
-    "TRANSPOSE": {"int8": 2, "bool": 3, "int16": 5, "int4": 7},
+# The versions of operators that support given operands, from op_version.cc: by the type of the
+# first operand; by the types of both operands of a product; or by the least rank of an operand.
+# int8s has a scale for each channel.
+_OPERANDS_TABLE = """
+ADD: int8=2 int16=3 int64=4
+AVERAGE_POOL_2D BATCH_MATMUL CONCATENATION LOGISTIC MAX_POOL_2D MEAN: int8=2 int16=3
+BROADCAST_TO: float32=2 int32=2 int64=2 int8=3 int16=3
+CAST: int8=3 float16=5 int4=6
+CONV_2D: float32*int8=2 float32*int8s=5 int8*int8=3 int8*int4=7 int16*int8=1
+DEQUANTIZE: int8=2 int8s=5 int16=3 float16=3 int4=6
+EXP: int8=2 int16=2
+FULLY_CONNECTED: float32*int8=3 float32*int8s=12 int8*int8=4 int8*int4=10 int16*int8=1 int16*int4=13
+GATHER: int8=2 bool=3 int16=4 int4=7
+GELU SPACE_TO_DEPTH SQUARED_DIFFERENCE SUM: int8=2
+MAXIMUM MINIMUM: int8=2 int16=4
+MUL: int8=2 int16=4 int64=5
+PACK PADV2 REDUCE_MAX RELU RSQRT SOFTMAX TANH: int8=2 int16=3
+PAD: int8=2 int16=3 rank5=4
+SLICE: int8=2 int16=4 rank5=5
+STRIDED_SLICE: int8=2 bool=3 rank5=4
+SUB: int8=2 int64=4 int16=5
+TILE: int8=3
+TRANSPOSE: int8=2 bool=3 rank5=4 int16=5 rank6=6 int4=7
+"""
+_VERSIONS = {
+    name: {kind: int(version) for kind, version in (each.split("=") for each in kinds.split())}
+    for names, kinds in (row.split(":") for row in _OPERANDS_TABLE.strip().splitlines())
+    for name in names.split()
 }
-# {operator: {lowest rank: version}}
-_BY_RANK = {
-    "PAD": {5: 4},
-    "SLICE": {5: 5},
-    "STRIDED_SLICE": {5: 4},
-    "TRANSPOSE": {5: 4, 6: 6},
-}
-# {operator: {(type of activations, type of weights, one scale for each channel): version}}
-_PRODUCTS = {
-    "FULLY_CONNECTED": {
-        ("float32", "int8", False): 3,
-        ("float32", "int8", True): 12,
-        ("int8", "int8", False): 4,
-        ("int8", "int4", False): 10,
-        ("int16", "int8", False): 1,
-        ("int16", "int4", False): 13,
-    },
-    "CONV_2D": {
-        ("float32", "int8", False): 2,
-        ("float32", "int8", True): 5,
-        ("int8", "int8", False): 3,
-        ("int8", "int4", False): 7,
-        ("int16", "int8", False): 1,
-    },
-}
+_PRODUCTS = {"FULLY_CONNECTED", "CONV_2D"}
 _PER_CHANNEL = "float32 by int8 with a scale for each channel"
 _BLOCKS = "{} weights with a scale for each block"
 # Not in those tables but measured on TFLite 2.12.0 to 2.16.1 and LiteRT 1.0.1 to 2.3.0. TFLite

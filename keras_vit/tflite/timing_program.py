@@ -86,10 +86,9 @@ def _noise(entry: dict) -> np.ndarray:
 
 def _peak_bytes() -> int | None:
     # Not getrusage: its maximum starts at that of the parent process.
-    try:
-        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        return None
+    file = Path("/proc/self/status")  # of Linux
+    text = file.read_text(encoding="ascii", errors="replace") if file.is_file() else ""
+    lines = text.splitlines()
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)
 
 

@@ -41,12 +41,8 @@ def vulkan_devices() -> list[Vulkan]:
         if chosen := os.environ.get(name):
             return [Vulkan({name: chosen}, _loader_beside(chosen.split(os.pathsep)[0]))]
     found = [Vulkan({})] if any(any(Path(f).glob("*.json")) for f in _DRIVERS) else []
-    browsers = [Path(folder, _SWIFTSHADER) for folder in _BROWSERS]
-    return found + [
-        Vulkan({"VK_ICD_FILENAMES": str(driver)}, _loader_beside(driver))
-        for driver in browsers
-        if driver.is_file()
-    ]
+    drivers = filter(Path.is_file, (Path(folder, _SWIFTSHADER) for folder in _BROWSERS))
+    return found + [Vulkan({"VK_ICD_FILENAMES": str(icd)}, _loader_beside(icd)) for icd in drivers]
 
 
 def _loader_beside(driver: str | os.PathLike) -> str:

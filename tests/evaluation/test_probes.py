@@ -1,4 +1,4 @@
-"""Probes on frozen features against plain NumPy, and during a training."""
+"""Probes on frozen features against plain NumPy, and during training."""
 
 from __future__ import annotations
 

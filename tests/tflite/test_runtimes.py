@@ -145,6 +145,13 @@ def test_an_unknown_version_is_refused(dense_file):
         check_runtime(graph, "2.21.0")
 
 
+def test_the_highest_version_of_an_operator_is_the_one_that_a_file_needs(dense_file):
+    graph = read_graph(dense_file)
+    newer = dataclasses.replace(graph.operators[0], version=12)
+    graph = dataclasses.replace(graph, operators=(newer, *graph.operators))
+    assert versions(graph)[newer.name] == 12
+
+
 @pytest.mark.parametrize("minimum", ["", "latest", "2", "2.x", "PyTorch 2.1"])
 def test_a_minimum_that_is_not_a_version_is_refused(dense_file, minimum):
     with pytest.raises(UsageError, match="must be a version of TFLite such as 2.16.1"):

@@ -15,11 +15,12 @@ from fuzzing.kind import Files
 from fuzzing.kinds._reading import LABELS, each_of, in_one_file, small_model
 from fuzzing.mutations import json_text, lines, zips
 from keras_vit import runs
+from keras_vit._json import Table
 from keras_vit.cli.fit import _begun_with
 from keras_vit.data.source import Source
 from keras_vit.data.split import Split
 from keras_vit.deploy.bundle.export_report import table_record, table_row
-from keras_vit.evaluation.run_report import _exports
+from keras_vit.evaluation.results_page import read_results
 from keras_vit.training import RECIPES, trials
 from keras_vit.training.beginning import check_resumable, stopped_run
 from keras_vit.training.settings import plain
@@ -66,7 +67,7 @@ def read(folder: Path, home: Path) -> None:
         lambda: check_resumable(folder, _RECIPE, None, None),
         lambda: stopped_run(folder, _SOURCE, _RECIPE, _model(), None),
         lambda: _begun_with({"resume": True, "out": folder}),
-        lambda: _exports(folder),
+        lambda: read_results(folder / "export" / "table.json", Table),
         lambda: trials._stored(folder),
         lambda: runs.list_runs(folder.parent),
         lambda: runs.rewind(runs.open_run(folder), 2, {}),  # the last: it writes
