@@ -288,6 +288,17 @@ class Preset:
         return " ".join(f"{option} {value}" for option, value in given.items() if value)
 
 
+_STATED = "image_size duration batch_size learning_rate warmup weight_decay augment"
+
+
+def settings(stated: tuple[Any, ...], **others: Any) -> Recipe:
+    """A `Recipe` from the settings that all sources state, in the order of `_STATED`, and others.
+
+    >>> settings((224, "300 epochs", 1024, 0.002, "5 epochs", 0.05), clip_norm=0.0, mixup=0.8)
+    """
+    return Recipe(**dict(zip(_STATED.split(), stated, strict=False)), **others)
+
+
 def preset(base: Recipe, **fields: Any) -> Preset:
     """A `Preset`; `fields` of a `Recipe` change the settings of `base`, others are its own."""
     settings = {name: fields.pop(name) for name in list(fields) if hasattr(base, name)}

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import functools
 
-from keras_vit.recipe import Preset, Recipe, preset
+from keras_vit.recipe import Preset, preset, settings
 
-_preset = functools.partial(
-    preset, Recipe(), evidence="measured here", family="small data, random weights"
-)
+_preset = functools.partial(preset, evidence="measured here", family="small data, random weights")
 
 EVERYDAY: dict[str, Preset] = {
     # Tuned by experiments; `make demo` prints the accuracy.
     "digits": _preset(
-        image_size=32,
-        duration="40 epochs",
-        batch_size=128,
-        learning_rate=3e-3,
-        augment="shift",
+        settings((32, "40 epochs", 128, 3e-3), augment="shift"),
         model="ViT_Pico4",
         data="digits",
         title="scikit-learn's handwritten digits",
@@ -29,12 +23,7 @@ EVERYDAY: dict[str, Preset] = {
     # Half an epoch of warmup is enough at this learning rate. Boxes of at least half of the area,
     # because crops of 5% of a 32-pixel image show nothing.
     "cifar10": _preset(
-        image_size=32,
-        duration="40 epochs",
-        batch_size=128,
-        learning_rate=2e-3,
-        warmup="5%",
-        augment="mild_crop_flip",
+        settings((32, "40 epochs", 128, 2e-3), augment="mild_crop_flip"),
         model="ViT_Pico4",
         data="cifar10",
         title="CIFAR-10 in an hour on two CPU cores",
@@ -46,11 +35,7 @@ EVERYDAY: dict[str, Preset] = {
     ),
     # A small ResNet is as good as a ViT, in half the time: docs/evidence-training.md.
     "scratch": _preset(
-        image_size=64,
-        duration="20 epochs, at least 1000 steps",
-        batch_size=32,
-        learning_rate=3e-3,
-        augment="crop_flip",
+        settings((64, "20 epochs, at least 1000 steps", 32, 3e-3)),
         model="BiT_R8x1",
         title="a folder of photographs",
         source="chosen here",

@@ -5,24 +5,19 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from keras_vit.recipe import Preset, Recipe, preset
+from keras_vit.recipe import Preset, preset, settings
 
 _preset = functools.partial(preset, family="fine-tuning, from weights")
 _TABLE_4 = "Dosovitskiy et al. 2021, table 4 (arXiv 2010.11929)"
 
 # Table 4: SGD with momentum .9, cosine, batch 512, no weight decay, clipping at 1, 384 pixels.
 # Warmup: 500 steps, 100 for 500-step runs. The crop is that of the official code.
-_PAPER = Recipe(image_size=384, batch_size=512, optimizer="sgd", learning_rate=0.01)
+_PAPER = settings((384, "500 steps", 512, 0.01, "100 steps"), optimizer="sgd")
 
 # A folder of some hundred photographs, on any computer. AdamW needs no learning rate of its own for
 # each data set, and a batch of 32 enough steps in few passes.
-_FOLDER = Recipe(
-    image_size=224,
-    duration="10 epochs, at least 100 steps",
-    batch_size=32,
-    learning_rate=5e-5,
-    warmup="10%",
-    augment="mild_crop_flip",
+_FOLDER = settings(
+    (224, "10 epochs, at least 100 steps", 32, 5e-5, "10%"), augment="mild_crop_flip"
 )
 _folder = functools.partial(_preset, _FOLDER, weights="augreg")
 

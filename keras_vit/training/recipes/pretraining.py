@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 
-from keras_vit.recipe import Preset, Recipe, preset
+from keras_vit.recipe import Preset, preset, settings
 
 _preset = functools.partial(preset, evidence="published", family="pre-training, random weights")
 _masked = functools.partial(_preset, family="self-supervised pre-training, random weights")
@@ -16,13 +16,8 @@ _TABLE_3 = "Dosovitskiy et al. 2021, table 3 (arXiv 2010.11929)"
 
 # Table 3: Adam with decoupled weight decay times the learning rate, batch 4096, 10,000 steps of
 # warmup, 224 pixels, one hidden layer in the head (section 3.1).
-_PAPER = Recipe(
-    image_size=224,
-    batch_size=4096,
-    warmup="10000 steps",
-    weight_decay=0.1,
-    dropout=0.0,
-    representation=True,
+_PAPER = settings(
+    (224, "300 epochs", 4096, 1e-3, "10000 steps", 0.1), dropout=0.0, representation=True
 )
 # Section B.1 and the official configurations: multi-label data sets.
 _MULTI_LABEL = {
@@ -65,16 +60,12 @@ def _imagenet21k(models: str, model: str, epochs: int, expected: str) -> Preset:
     )
 
 
-_S16 = Recipe(
-    image_size=224,
-    batch_size=1024,
-    learning_rate=1e-3,
-    warmup="10000 steps",
-    # big_vision's 1e-4 is multiplied by the schedule but not by the peak learning rate of 1e-3.
-    weight_decay=0.1,
+# big_vision's 1e-4 is multiplied by the schedule but not by the peak learning rate of 1e-3, so the
+# weight decay is 0.1.
+_S16 = settings(
+    (224, "90 epochs", 1024, 1e-3, "10000 steps", 0.1, "randaugment_2_10"),
     position_embedding="sincos2d",
     representation=True,
-    augment="randaugment_2_10",
     mixup=0.2,
 )
 
@@ -92,56 +83,19 @@ def _s16(epochs: int, expected: str, hours: int) -> Preset:
     )
 
 
-_DEIT = Recipe(
-    image_size=224,
-    duration="300 epochs",
-    batch_size=1024,
-    learning_rate=0.002,
-    warmup="5 epochs",
-    weight_decay=0.05,
+_DEIT = settings(
+    (224, "300 epochs", 1024, 0.002, "5 epochs", 0.05, "randaugment_deit"),
     clip_norm=0.0,
     label_smoothing=0.1,
     drop_path=0.1,
-    augment="randaugment_deit",
     mixup=0.8,
     cutmix=1.0,
     representation=True,
 )
-
-_MASKED_PATCH = Recipe(
-    image_size=224,
-    duration="100000 steps",
-    batch_size=4096,
-    learning_rate=2e-4,
-    warmup="10000 steps",
-    weight_decay=0.0,
-    dropout=0.0,
-    loss="masked_colour",
-)
+_MASKED = {"dropout": 0.0, "loss": "masked_colour"}
 # The decoder of He et al. 2022 (table 1, default settings), their table 8, and the longer of their
 # two trainings.
-_MAE = Recipe(
-    image_size=224,
-    duration="1600 epochs",
-    batch_size=4096,
-    learning_rate=2.4e-3,
-    warmup="40 epochs",
-    weight_decay=0.05,
-    beta_2=0.95,
-    clip_norm=0.0,
-    dropout=0.0,
-    position_embedding="sincos2d",
-    augment="mild_crop_flip",
-    loss="mae",
-)
-_MASKED_CIFAR = {
-    "image_size": 32,
-    "duration": "20 epochs",
-    "batch_size": 256,
-    "warmup": "5%",
-    "augment": "mild_crop_flip",
-    "position_embedding": None,  # the model's, which fine-tuning has too
-}
+_MAE = {"beta_2": 0.95, "clip_norm": 0.0, "dropout": 0.0, "loss": "mae"}
 
 PRETRAINING: dict[str, Preset] = {
     "s16-i1k-90ep": _s16(90, "S/16 76.5%", 54),
@@ -198,7 +152,7 @@ PRETRAINING: dict[str, Preset] = {
         "R50+L/32", "R50_ViT_L32", 2e-4, 7, "in the paper's figure 5: near L/16"
     ),
     "masked-patch": _masked(
-        _MASKED_PATCH,
+        settings((224, "100000 steps", 4096, 2e-4, "10000 steps", 0.0), **_MASKED),
         model="ViT_B16",
         data="tfds:jft_300m",
         title="masked patch prediction on JFT-300M, which is not public: prepare a set of your own "
@@ -208,7 +162,11 @@ PRETRAINING: dict[str, Preset] = {
         cost="410 M images of 224 px",
     ),
     "mae": _masked(
-        _MAE,
+        settings(
+            (224, "1600 epochs", 4096, 2.4e-3, "40 epochs", 0.05, "mild_crop_flip"),
+            position_embedding="sincos2d",
+            **_MAE,
+        ),
         model="ViT_B16",
         data="tfds:imagenet2012",
         title="a masked autoencoder on ImageNet-1k",
@@ -217,9 +175,7 @@ PRETRAINING: dict[str, Preset] = {
         cost="2.1 G images of 224 px, of which the encoder sees a quarter",
     ),
     "masked-patch-cifar10": _masked(
-        _MASKED_PATCH,
-        learning_rate=2e-3,
-        **_MASKED_CIFAR,
+        settings((32, "20 epochs", 256, 2e-3, "5%", 0.0, "mild_crop_flip"), **_MASKED),
         model="ViT_Pico4",
         data="cifar10",
         title="masked patch prediction on CIFAR-10",
@@ -229,12 +185,10 @@ PRETRAINING: dict[str, Preset] = {
         cost="1.0 M images of 32 px",
     ),
     "mae-cifar10": _masked(
-        _MAE,
-        learning_rate=2e-3,
+        settings((32, "20 epochs", 256, 2e-3, "5%", 0.05, "mild_crop_flip"), **_MAE),
         decoder_dim=64,
         decoder_depth=2,
         decoder_heads=4,
-        **_MASKED_CIFAR,
         model="ViT_Pico4",
         data="cifar10",
         title="a masked autoencoder on CIFAR-10",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 
-from keras_vit.recipe import Preset, Recipe, preset
+from keras_vit.recipe import Preset, preset, settings
 
 # name: RandAugment's layers and magnitude, mixup's alpha.
 AUGMENTATION = {
@@ -37,13 +37,7 @@ def _row(
     layers, magnitude, mixup = AUGMENTATION[augmentation]
     many = name == "i21k"
     return preset(
-        Recipe(),
-        image_size=224,
-        duration=f"{epochs} epochs",
-        batch_size=4096,
-        learning_rate=1e-3,
-        warmup="10000 steps",
-        weight_decay=decay,
+        settings((224, f"{epochs} epochs", 4096, 1e-3, "10000 steps", decay)),
         dropout=rates[0],
         drop_path=rates[1],
         augment=f"randaugment_{layers}_{magnitude}" if layers else "crop_flip",
