@@ -16,7 +16,7 @@ from keras_vit.models.masked_models import COLOURS, MaskedAutoencoder, MaskedPat
 from keras_vit.models.vit import ViT
 from keras_vit.parts.masked_patches import CELLS, PatchTarget
 from keras_vit.specs import Preprocessing
-from keras_vit.training.tasks import ImageLoss, Normalise
+from keras_vit.training.tasks import ImageLoss, Normalise, Task
 
 _LEVELS = 8  # of a channel of a colour, three bits
 _EPSILON = 1e-6  # added to the variance of a patch (transformers `ViTMAEForPreTraining`)
@@ -76,7 +76,7 @@ class MaskedPatches:
 
 
 @dataclasses.dataclass(frozen=True)
-class MaskedAutoencoding:
+class MaskedAutoencoding(Task):
     """The task of the masked autoencoder.
 
     The loss is the mean squared difference over the pixels of the hidden patches. The pixels of
@@ -112,10 +112,6 @@ class MaskedAutoencoding:
     def loss(self, training: bool = True) -> Any:
         """The loss of the class."""
         return ImageLoss(pixel_loss, "masked_pixels")
-
-    def metrics(self) -> list[Any]:
-        """None besides the loss."""
-        return []
 
 
 def pixel_loss(y_true: Any, y_pred: Any) -> Any:

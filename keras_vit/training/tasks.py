@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from keras_vit._checks import choice
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops
 from keras_vit.data.luma import luma
@@ -19,7 +20,7 @@ from keras_vit.specs import Preprocessing
 
 
 class Task(Protocol):
-    """The interface of a task."""
+    """The interface of a task; `predictions` and `metrics` are the usual ones."""
 
     def targets(self, images: Any, classes: Any) -> Any:
         """The targets (b, ...) for images (b, height, width, 3) and their classes.
@@ -36,6 +37,7 @@ class Task(Protocol):
 
         The loss and the metrics receive them.
         """
+        return predicted(model, pixels)
 
     def loss(self, training: bool = True) -> Any:
         """The Keras loss of targets and predictions; its `call` gives that of each image (b,).
@@ -46,10 +48,11 @@ class Task(Protocol):
 
     def metrics(self) -> list[Any]:
         """The Keras metrics of targets and predictions."""
+        return []
 
 
 @dataclasses.dataclass(frozen=True)
-class SingleLabel:
+class SingleLabel(Task):
     """One class for each image: softmax cross-entropy.
 
     Attributes:
@@ -68,10 +71,6 @@ class SingleLabel:
 
         return tf.one_hot(classes, self.num_classes)
 
-    def predictions(self, model: Any, pixels: Any) -> Any:
-        """The logits (b, num_classes)."""
-        return predicted(model, pixels)
-
     def loss(self, training: bool = True) -> Any:
         """Softmax cross-entropy."""
         if training and self.class_weights is not None:
@@ -87,7 +86,7 @@ class SingleLabel:
 
 
 @dataclasses.dataclass(frozen=True)
-class MultiLabel:
+class MultiLabel(Task):
     """Any number of classes for each image: sigmoid cross-entropy, summed over the classes.
 
     Source: the paper's pre-training on ImageNet-21k and JFT-300M (appendix B.1).
@@ -105,10 +104,6 @@ class MultiLabel:
         if classes.shape.rank == 1:
             return tf.one_hot(classes, self.num_classes)
         return tf.cast(classes, tf.float32)
-
-    def predictions(self, model: Any, pixels: Any) -> Any:
-        """The logits (b, num_classes)."""
-        return predicted(model, pixels)
 
     def loss(self, training: bool = True) -> Any:
         """Sigmoid cross-entropy."""
@@ -167,10 +162,8 @@ def task_of(
     Raises:
         UsageError: the loss is unknown, or does not have one of the other settings.
     """
-    if kind == "softmax":
+    if choice("loss", kind, TASKS) == "softmax":
         return SingleLabel(num_classes, label_smoothing, class_weights)
-    if kind != "sigmoid":
-        raise UsageError(f"loss must be one of {', '.join(TASKS)}. Received: loss={kind!r}.")
     if label_smoothing or class_weights is not None:
         raise UsageError("label_smoothing and class_weights are for loss='softmax'.")
     return MultiLabel(num_classes)

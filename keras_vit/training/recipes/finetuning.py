@@ -5,40 +5,36 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from keras_vit.recipe import Preset, preset, settings
+from keras_vit.recipe import Preset, preset
 
 _preset = functools.partial(preset, family="fine-tuning, from weights")
 _TABLE_4 = "Dosovitskiy et al. 2021, table 4 (arXiv 2010.11929)"
 
 # Table 4: SGD with momentum .9, cosine, batch 512, no weight decay, clipping at 1, 384 pixels.
 # Warmup: 500 steps, 100 for 500-step runs. The crop is that of the official code.
-_PAPER = settings((384, "500 steps", 512, 0.01, "100 steps"), optimizer="sgd")
+_PIXELS, _BATCH = 384, 512
 
 # A folder of some hundred photographs, on any computer. AdamW needs no learning rate of its own for
 # each data set, and a batch of 32 enough steps in few passes.
-_FOLDER = settings(
-    (224, "10 epochs, at least 100 steps", 32, 5e-5, "10%"), augment="mild_crop_flip"
-)
-_folder = functools.partial(_preset, _FOLDER, weights="augreg")
+_FOLDER = (None, 224, "10 epochs, at least 100 steps", 32, 5e-5, "10%", None, "mild_crop_flip")
+_folder = functools.partial(_preset, weights="augreg")
 
 
 def _table_4(
     title: str, data: str | None, expected: str, steps: int = 500, warmup: int = 100, **fields: Any
 ) -> Preset:
     """A row of table 4, or one with its settings; `fields` replace these."""
-    images = steps * _PAPER.batch_size
+    images = steps * _BATCH
     count = f"{images:,}" if images < 1e6 else f"{images / 1e6:.1f} M"
-    row = {
-        "model": "ViT_B16",
+    described = {
         "weights": "imagenet21k",
         "source": _TABLE_4,
         "evidence": "published",
-        "cost": f"{count} images of {fields.get('image_size', _PAPER.image_size)} px",
+        "cost": f"{count} images of {fields.get('image_size', _PIXELS)} px",
         "learning_rates": (0.001, 0.003, 0.01, 0.03),
-        "duration": f"{steps} steps",
-        "warmup": f"{warmup} steps",
     }
-    return _preset(_PAPER, title=title, data=data, expected=expected, **{**row, **fields})
+    row = ("ViT_B16", data, _PIXELS, f"{steps} steps", _BATCH, 0.01, f"{warmup} steps")
+    return _preset(row, optimizer="sgd", title=title, expected=expected, **described | fields)
 
 
 def _models(accuracies: str) -> str:
@@ -53,9 +49,8 @@ def _cifar(title: str, data: str, accuracies: str) -> Preset:
 
 FINETUNING: dict[str, Preset] = {
     "finetune": _folder(
-        model="ViT_Ti16",
+        ("ViT_Ti16", *_FOLDER),
         title="a folder of photographs",
-        source="chosen here",
         expected="69% with 60 photographs of five kinds of fruit (DINOv2, S/16)",
         evidence="measured here",
         cost="10 passes; on 2 CPU cores S/16 trains on 5 to 10 images a second",
@@ -128,21 +123,20 @@ FINETUNING: dict[str, Preset] = {
     ),
     # The features end in a LayerNorm, so a large learning rate is stable.
     "linear-probe": _folder(
+        ("ViT_B16", *_FOLDER),
         learning_rate=1e-2,
         weight_decay=0.0,
         freeze="body",
-        model="ViT_B16",
         title="only the head is trained",
-        source="chosen here",
         expected="below fine-tuning",
         cost="a third of fine-tuning a step: no backward pass of the body",
         learning_rates=(3e-3, 1e-2, 3e-2),
     ),
     "lora": _folder(
+        ("ViT_B16", *_FOLDER),
         learning_rate=1e-3,
         weight_decay=0.0,
         lora=8,
-        model="ViT_B16",
         title="low-rank updates of the kernels and the head are trained",
         source="Hu et al. 2021 (arXiv 2106.09685) for the rank; the rest is chosen here",
         expected="near fine-tuning",
