@@ -1,4 +1,4 @@
-"""The settings of a training as data: types, defaults, checks, help texts; a row of `PRESETS`."""
+"""The settings of training as data: types, defaults, checks, help texts; a row of `PRESETS`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from keras_vit._checks import (
-    PICTURE_CHANNELS,
-    Interpolation,
-    choice,
-    fraction,
-    inner_fraction,
-    integer,
-    not_negative,
-    number,
-    positive_integer,
-    positive_number,
-)
+from keras_vit import _checks
+from keras_vit._checks import PICTURE_CHANNELS, Interpolation
 from keras_vit._errors import UsageError
 from keras_vit._json import Text
 from keras_vit.data.augmentation import AUGMENTATIONS
@@ -39,7 +29,7 @@ SELF_SUPERVISED: dict[str, tuple[Literal["colour", "colours", "pixels"] | None, 
 
 
 def _whole(field: str, value: Any) -> None:
-    if integer(value) is None or value < 0:
+    if _checks.integer(value) is None or value < 0:
         raise UsageError(f"{field} must be an integer of at least 0. Received: {field}={value!r}.")
 
 
@@ -50,7 +40,7 @@ def _seed(field: str, value: Any) -> None:
 
 
 def _decay(field: str, value: Any) -> None:
-    if not 0 < number(field, value) <= 1:
+    if not 0 < _checks.number(field, value) <= 1:
         raise UsageError(f"{field} must lie in (0, 1]. Received: {field}={value}.")
 
 
@@ -80,7 +70,7 @@ def _setting(
 class Recipe:
     """The settings of a training run. `keras-vit fit --help` prints the text below each field."""
 
-    image_size: int | tuple[int, int] = _setting(224, positive_integer)
+    image_size: int | tuple[int, int] = _setting(224, _checks.positive_integer)
     """Input size in pixels: one number, or height and width."""
     interpolation: Interpolation | None = None
     """How images are resized: nearest, bilinear or bicubic, as in Pillow, or mediapipe: as
@@ -92,33 +82,33 @@ class Recipe:
     duration: str = "100 epochs"
     """Length of the training: '100 epochs', '500 steps' or '1e6 examples'; '10 epochs, at least
     100 steps' is the longer of the two."""
-    batch_size: int = _setting(64, positive_integer)
+    batch_size: int = _setting(64, _checks.positive_integer)
     """Number of images in a training step."""
-    accumulate: int | None = _setting(None, positive_integer)
+    accumulate: int | None = _setting(None, _checks.positive_integer)
     """Parts of a batch that are computed in turn, to save memory; the step stays the same. Default:
     as few as fit into the memory that is free."""
     optimizer: Literal["adamw", "sgd", "lion", "lamb", "muon"] = "adamw"
     """The optimiser of Keras; sgd has momentum."""
-    learning_rate: float = _setting(1e-3, not_negative)
+    learning_rate: float = _setting(1e-3, _checks.not_negative)
     """Peak learning rate: it rises linearly from zero during warmup."""
     schedule: Literal["cosine", "linear", "constant"] = "cosine"
     """How the learning rate falls after the warmup."""
-    end_learning_rate: float = _setting(0.0, not_negative)
+    end_learning_rate: float = _setting(0.0, _checks.not_negative)
     """The learning rate of the last step."""
     warmup: str = "5%"
     """Length of the warmup: '100 steps', '1 epoch', or '5%' of the training."""
-    weight_decay: float | None = _setting(None, not_negative)
+    weight_decay: float | None = _setting(None, _checks.not_negative)
     """Weight decay, for kernels only; it is multiplied by the learning rate. Default: 0.05, none
     for sgd."""
-    momentum: float = _setting(0.9, fraction)
+    momentum: float = _setting(0.9, _checks.fraction)
     """Momentum of SGD."""
-    beta_2: float = _setting(0.999, fraction)
+    beta_2: float = _setting(0.999, _checks.fraction)
     """Decay of AdamW's mean of squared gradients; that of the gradients is 0.9."""
     layer_decay: float = _setting(1.0, _decay, ("classes", "vit", "keras 3"))
     """Layer-wise learning rates: each block learns this many times as fast as the next one."""
-    clip_norm: float = _setting(1.0, not_negative)
+    clip_norm: float = _setting(1.0, _checks.not_negative)
     """Largest global norm of the gradients; 0 for no clipping."""
-    ema: float = _setting(0.0, fraction)
+    ema: float = _setting(0.0, _checks.fraction)
     """Momentum of an average of the weights, such as 0.9999, which is evaluated and saved beside
     the weights themselves; 0 for none."""
     loss: Literal[
@@ -127,15 +117,15 @@ class Recipe:
     """softmax for one class in each image, sigmoid for any number of classes. Without classes:
     masked_colour predicts the mean colour of masked patches, masked_colours that of 4 x 4 cells in
     each, masked_pixels their pixels, mae the pixels of hidden patches by a decoder."""
-    masked: float | None = _setting(None, inner_fraction)
+    masked: float | None = _setting(None, _checks.inner_fraction)
     """Fraction of masked patches in training without classes; default: 0.5, 0.75 for mae."""
-    decoder_dim: int = _setting(512, positive_integer)
+    decoder_dim: int = _setting(512, _checks.positive_integer)
     """Width of mae's decoder."""
-    decoder_depth: int = _setting(8, positive_integer)
+    decoder_depth: int = _setting(8, _checks.positive_integer)
     """Number of blocks of mae's decoder."""
-    decoder_heads: int = _setting(16, positive_integer)
+    decoder_heads: int = _setting(16, _checks.positive_integer)
     """Attention heads in each block of mae's decoder."""
-    label_smoothing: float = _setting(0.0, fraction, ("classes",))
+    label_smoothing: float = _setting(0.0, _checks.fraction, ("classes",))
     """Fraction of each target that is spread evenly over all classes."""
     class_weights: Literal["none", "balanced"] = _setting("none", only=("classes",))
     """'balanced' weights the loss so that rare and frequent classes count equally."""
@@ -146,17 +136,17 @@ class Recipe:
         + "; ".join(f"{name}: {row.help}" for name, row in AUGMENTATIONS.items())
         + ".",
     )
-    mixup: float = _setting(0.0, not_negative, ("classes",))
+    mixup: float = _setting(0.0, _checks.not_negative, ("classes",))
     """Alpha of mixup, which blends each image and its target with another one; 0 for none."""
-    cutmix: float = _setting(0.0, not_negative, ("classes",))
+    cutmix: float = _setting(0.0, _checks.not_negative, ("classes",))
     """Alpha of CutMix, which replaces a box of each image by that of another one; 0 for none. If
     both are on, each batch has one of them."""
-    erase: float = _setting(0.0, fraction, ("classes",))
+    erase: float = _setting(0.0, _checks.fraction, ("classes",))
     """Probability of random erasing: a box of the image becomes noise."""
-    dropout: float | None = _setting(None, fraction, ("vit",))
+    dropout: float | None = _setting(None, _checks.fraction, ("vit",))
     """Dropout rate after the positions, the attention and both MLP layers; default: that of the
     model."""
-    drop_path: float = _setting(0.0, fraction, ("vit",))
+    drop_path: float = _setting(0.0, _checks.fraction, ("vit",))
     """Stochastic depth: the rate in the last block; it rises linearly from 0 in the first."""
     position_embedding: str | None = _setting(None, only=("vit",))
     """The position embedding: learned, learned2d, sincos2d, relative or none; default: that of the
@@ -165,9 +155,9 @@ class Recipe:
     """Hyperparameters of the model that differ from its usual ones: 'depth=8,pooling=gap'."""
     representation: bool = _setting(False, only=("classes", "vit"))
     """A tanh layer before the head, as wide as the model, for pre-training."""
-    head_bias: float = _setting(0.0, number, ("classes",))
+    head_bias: float = _setting(0.0, _checks.number, ("classes",))
     """Initial bias of a new head: -10 for the sigmoid loss over many classes."""
-    held_out: float = _setting(0.2, inner_fraction)
+    held_out: float = _setting(0.2, _checks.inner_fraction)
     """Fraction of each class that is held out for evaluation."""
     sampling: Literal["all", "balanced"] = "all"
     """'balanced' draws every class equally often, rare images more often than others."""
@@ -181,15 +171,15 @@ class Recipe:
     distillation_token: bool = _setting(False, only=("vit",))
     """A second token and classifier, which learn from the teacher; predictions are the mean of both
     classifiers."""
-    distillation_weight: float | None = _setting(None, fraction)
+    distillation_weight: float | None = _setting(None, _checks.fraction)
     """Fraction of the loss that is the teacher's; default: 0.1 for soft, 0.5 for hard."""
-    temperature: float = _setting(3.0, positive_number)
+    temperature: float = _setting(3.0, _checks.positive_number)
     """Temperature of the probabilities in soft distillation."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """Dtype policy of Keras."""
     remat: bool = _setting(False, only=("vit", "keras 3"))
     """Compute activations inside the blocks again in the backward pass: less memory, more time."""
-    steps_per_execution: int = _setting(1, positive_integer)
+    steps_per_execution: int = _setting(1, _checks.positive_integer)
     """Steps in one call of the compiled program; more save time where steps are short. Training is
     lengthened to a multiple of it."""
     jit: bool | None = None
@@ -216,14 +206,13 @@ class Recipe:
                 "class_weights='balanced' and sampling='balanced' both make up for rare classes; "
                 "choose one of them."
             )
-        if self.class_weights != "none" and self.loss != "softmax":
-            raise UsageError(f"class_weights are for loss='softmax'. Received: loss={self.loss!r}.")
-        if self.label_smoothing and self.loss != "softmax":
-            raise UsageError(
-                f"label_smoothing is for loss='softmax'. Received: loss={self.loss!r}."
-            )
-        if self.distillation != "none" and self.loss != "softmax":
-            raise UsageError(f"distillation needs loss='softmax'. Received: loss={self.loss!r}.")
+        for is_on, what in (
+            (self.class_weights != "none", "class_weights are for"),
+            (self.label_smoothing, "label_smoothing is for"),
+            (self.distillation != "none", "distillation needs"),
+        ):
+            if is_on and self.loss != "softmax":
+                raise UsageError(f"{what} loss='softmax'. Received: loss={self.loss!r}.")
         if self.lora and self.freeze != "none":
             raise UsageError("lora freezes all but the head itself; leave freeze out.")
 
@@ -256,7 +245,7 @@ class Preset:
     """The published weights that it starts from; empty if it starts from random ones."""
     title: str = ""
     """What it is for, in a few words."""
-    source: str = ""
+    source: str = "chosen here"
     """Where the settings come from: paper, section or table, arXiv number."""
     expected: str = ""
     """The score to expect, with its model."""
@@ -288,10 +277,21 @@ class Preset:
         return " ".join(f"{option} {value}" for option, value in given.items() if value)
 
 
-def preset(base: Recipe, **fields: Any) -> Preset:
-    """A `Preset`; `fields` of a `Recipe` change the settings of `base`, others are its own."""
-    settings = {name: fields.pop(name) for name in list(fields) if hasattr(base, name)}
-    return Preset(dataclasses.replace(base, **settings), **fields)
+_ROW = "model data image_size duration batch_size learning_rate warmup weight_decay augment"
+
+
+def preset(row: tuple[Any, ...], **fields: Any) -> Preset:
+    """A `Preset`.
+
+    >>> preset(("ViT_B16", None, 224, "10 epochs", 32, 5e-5), lora=8, title="low-rank updates")
+
+    Args:
+        row: what all sources state, in the order of `_ROW`; it may end early.
+        fields: further settings of a `Recipe`, and fields of the `Preset`; they replace the row's.
+    """
+    values = dict(zip(_ROW.split(), row, strict=False)) | fields
+    settings = {name: values.pop(name) for name in list(values) if hasattr(Recipe, name)}
+    return Preset(Recipe(**settings), **values)
 
 
 class RunTeacher(Struct):
@@ -326,7 +326,7 @@ def _check(field: dataclasses.Field, value: Any) -> None:
         return
     names = field.metadata.get("choices") or _choices().get(field.name)
     if names:
-        choice(field.name, value, names)
+        _checks.choice(field.name, value, names)
     if check := field.metadata.get("check"):
         for each in value if isinstance(value, tuple) else (value,):
             check(field.name, each)

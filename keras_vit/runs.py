@@ -227,7 +227,7 @@ class Run:
 
     @property
     def is_being_trained(self) -> bool:
-        """Whether a training is writing it now."""
+        """Whether a process trains it now."""
         return _files.is_locked(self.path)
 
     @property
@@ -315,10 +315,9 @@ def create_run(
     check_out(path, source.locator, overwrite)
     check_labels(source.labels, source.locator)
     with _files.replacing_folder(path) as folder:
-        _files.write_json(
-            folder / "spec.json",
-            {
-                "format": FORMAT,
+        ids = np.array(source.ids)
+        contents = {
+            "spec.json": {
                 "model": model.name,
                 "spec": model.spec.to_dict(),
                 "num_classes": model.num_classes,
@@ -326,28 +325,24 @@ def create_run(
                 "preprocessing": model.preprocessing.to_dict(),
                 "weights": origin,
             },
-        )
-        write_labels(folder / "labels.txt", source.labels)
-        content = {"format": FORMAT, "data": source.locator, **recipe}
-        _files.write_json(folder / "recipe.json", content)
-        ids = np.array(source.ids)
-        _files.write_json(
-            folder / "split.json",
-            {
-                "format": FORMAT,
+            "recipe.json": {"data": source.locator, **recipe},
+            "split.json": {
                 "rule": split.rule,
                 "train": ids[split.train].tolist(),
                 "held_out": ids[split.held_out].tolist(),
                 "targets_sha256": _targets_sha256(source, split),
             },
-        )
+        }
+        for name, content in contents.items():
+            _files.write_json(folder / name, {"format": FORMAT, **content})
+        write_labels(folder / "labels.txt", source.labels)
         _check_split(folder / "split.json", source)
         save_weights(model, folder / "weights.npz")
     return path
 
 
 def _check_split(path: Path, source: Source) -> None:
-    """Refuses a training whose split.json could not be read again."""
+    """Refuses images whose split.json could not be read again."""
     size = path.stat().st_size
     if size > _MOST_SPLIT:
         raise UsageError(
@@ -441,9 +436,6 @@ def newest_run(folder: str | os.PathLike = "runs") -> Path:
 def list_runs(folder: str | os.PathLike = "runs") -> list[Path]:
     """The runs in `folder`, the one with the newest weights last."""
     # A killed process may leave folders whose names start with a dot.
-    runs = [
-        path
-        for path in Path(folder).glob("[!.]*")
-        if (path / "spec.json").is_file() and (path / "weights.npz").is_file()
-    ]
+    weights = (spec.with_name("weights.npz") for spec in Path(folder).glob("[!.]*/spec.json"))
+    runs = [path.parent for path in weights if path.is_file()]
     return sorted(runs, key=lambda run: (run / "weights.npz").stat().st_mtime_ns)

@@ -170,7 +170,7 @@ class ProgressPrinter:
             print(flush=True)
 
     def _is_settled(self, progress: Any, now: float) -> bool:
-        from keras_vit.training.dry_runs import is_enough
+        from keras_vit.training.run import is_enough
 
         step, since = self._first
         return is_enough(progress.step - step, now - since) and progress.seconds_left is not None

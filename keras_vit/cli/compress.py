@@ -65,7 +65,7 @@ class Arguments(MeasuringOptions, _MethodOptions, RunOptions):
 
     def __post_init__(self):
         # This imports NumPy, which --help does not need.
-        from keras_vit.training.durations import to_steps
+        from keras_vit.training.plan import to_steps
 
         super().__post_init__()
         to_steps(self.duration, batch_size=1, num_examples=1)
@@ -138,7 +138,7 @@ def _compress(trained: Any, arguments: Arguments, out: Path) -> dict[str, Any]:
 def _fine_tuning(trained: Any, arguments: Arguments) -> Any:
     from keras_vit import runs
     from keras_vit.deploy.compression import fine_tuning_of
-    from keras_vit.training.durations import to_steps
+    from keras_vit.training.plan import to_steps
 
     steps = to_steps(
         arguments.duration,

@@ -27,12 +27,9 @@ def varied(recipe: Recipe, variation: str) -> Recipe:
         UsageError: there is no such field, or the value cannot be read.
     """
     own = {field.name for field in dataclasses.fields(Recipe)}
-    settings, overrides = {}, []
-    for name, text in pairs(variation):
-        if name in own:
-            settings[name] = value(text)
-        else:
-            overrides.append(f"{name}={text}")
+    found = pairs(variation)
+    settings = {name: value(text) for name, text in found if name in own}
+    overrides = [f"{name}={text}" for name, text in found if name not in own]
     joined = ",".join(filter(None, [recipe.overrides, *overrides]))
     return dataclasses.replace(recipe, **settings, overrides=joined)
 

@@ -12,7 +12,7 @@ from keras_vit._keras import LEGACY
 from keras_vit.models.image_model import ImageModel
 from keras_vit.parts.block import block_rows
 from keras_vit.recipe import Recipe
-from keras_vit.specs import Spec, ViTSpec
+from keras_vit.specs import ViTSpec
 
 _HEAD = "head"
 
@@ -25,10 +25,10 @@ def adapt(model: ImageModel, recipe: Recipe) -> None:
     trained. `save_weights` writes the sum, which every model without LoRA loads.
 
     Raises:
-        UsageError: the model or this flavour of Keras does not have what a setting needs, or the
-            model has LoRA already.
+        UsageError: this flavour of Keras does not have what a setting needs, or the model has LoRA
+            already.
     """
-    check_adaptable(model.spec, recipe)
+    check_adaptable(recipe)
     if _has_lora(model):
         raise UsageError(
             "the model has LoRA's factors from an earlier training. Received: such a model; save "
@@ -61,12 +61,12 @@ def restoring_trainable(*models: ImageModel | None) -> Iterator[None]:
                 part.trainable = trainable
 
 
-def check_adaptable(spec: Spec, recipe: Recipe) -> None:
-    """Raises a `UsageError` if the model or this flavour of Keras lacks what a setting needs."""
-    setting = recipe.set_of("keras 3")  # all of these need a ViT too
-    if setting and (LEGACY or not isinstance(spec, ViTSpec)):
-        needed, value = "Keras 3" if LEGACY else "a ViT", getattr(recipe, setting)
-        raise UsageError(f"{setting} needs {needed}. Received: {setting}={value}.")
+def check_adaptable(recipe: Recipe) -> None:
+    """Raises a `UsageError` if this flavour of Keras lacks what a setting needs."""
+    if LEGACY and (setting := recipe.set_of("keras 3")):
+        raise UsageError(
+            f"{setting} needs Keras 3. Received: {setting}={getattr(recipe, setting)}."
+        )
 
 
 def _enable_lora(model: ImageModel, rank: int) -> None:

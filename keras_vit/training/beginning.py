@@ -1,7 +1,8 @@
-"""Where a training begins: a new run, or one that goes on and what must then be the same."""
+"""Where training begins: a new run, or one that goes on and what must then be the same."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import os
@@ -16,42 +17,13 @@ from keras_vit.data import Source, Split, split_source
 from keras_vit.models.image_model import ImageModel, layer_name
 from keras_vit.recipe import CHOSEN_HERE, Recipe
 from keras_vit.specs import find_variant
-from keras_vit.training.checkpoints import Checkpoints
-from keras_vit.training.durations import CHECKPOINT_EVERY, interval
-from keras_vit.training.plan import steps_of
-from keras_vit.training.prepared import Prepared, build
-from keras_vit.training.run_options import Saving
-from keras_vit.training.settings import differences, plain, total_steps
+from keras_vit.training.plan import CHECKPOINT_EVERY, interval, steps_of, total_steps
+from keras_vit.training.prepared import Beginning, Prepared, Saving, build
+from keras_vit.training.settings import differences, plain
 from keras_vit.weights.hashing import weights_sha256
 
 # Settings that a resumed run may change: they do not change the steps that were already made.
 _MAY_CHANGE = ("duration", *CHOSEN_HERE)
-
-
-@dataclasses.dataclass(frozen=True)
-class Beginning:
-    """What a training begins with.
-
-    Attributes:
-        model: the model, with the weights of the last evaluation if a run goes on.
-        split: the images for training and those that are held out.
-        recipe: the settings, with what was chosen for the machine where the run began.
-        saving: where it is saved, with what the run was saved with.
-        weights: the initial weights of the run.
-        run: the run that goes on; None for a new one.
-    """
-
-    model: ImageModel
-    split: Split
-    recipe: Recipe
-    saving: Saving
-    weights: str | os.PathLike | None
-    run: runs.Run | None = None
-
-    def epochs(self, step: int) -> list[dict[str, Any]]:
-        """The metrics of the epochs up to a step of the run that goes on; [] for a new run."""
-        metrics = [] if self.run is None else self.run.metrics()
-        return [record for record in metrics if record["step"] <= step]
 
 
 def begin(
@@ -86,15 +58,17 @@ def begin(
             # for bit.
             chosen = {f: before[f] for f in CHOSEN_HERE if getattr(recipe, f) is None}
             recipe = dataclasses.replace(recipe, **chosen)
-            return Beginning(model, run.split(source), recipe, saving, weights, run)
+            split = run.split(source)
+            return Beginning(model, source, split, recipe, teacher, saving, weights, run)
     split = split.checked(len(source)) if split else split_source(source, recipe.held_out)
     model = model if is_built else build(model, source.labels, recipe, weights)
-    return Beginning(model, split, recipe, saving, weights)
+    return Beginning(model, source, split, recipe, teacher, saving, weights)
 
 
-def write_beginning(begun: Beginning, ready: Prepared, teacher: ImageModel | None) -> None:
+def write_beginning(ready: Prepared) -> None:
     """Writes the folder of a new run, or takes the one that goes on back to its first step."""
-    saving, settings = begun.saving, dataclasses.asdict(ready.recipe)
+    begun, saving = ready.begun, ready.begun.saving
+    settings = dataclasses.asdict(begun.recipe)
     if begun.run is not None:
         runs.rewind(begun.run, ready.plan.first_step, settings)
         return
@@ -102,7 +76,7 @@ def write_beginning(begun: Beginning, ready: Prepared, teacher: ImageModel | Non
         "model": begun.model.name,
         "recipe": settings,
         "weights": None if begun.weights is None else str(begun.weights),
-        "teacher": None if teacher is None else teacher_described(teacher),
+        "teacher": None if begun.teacher is None else teacher_described(begun.teacher),
         "versions": versions(),
         "checkpoint_every": saving.checkpoint_every,
         "keep_checkpoints": saving.keep,
@@ -110,22 +84,17 @@ def write_beginning(begun: Beginning, ready: Prepared, teacher: ImageModel | Non
     }
     origin = "fresh" if begun.weights is None else os.path.basename(begun.weights)
     runs.create_run(
-        saving.path, begun.model, ready.source, begun.split, content, origin,
+        saving.path, begun.model, begun.source, begun.split, content, origin,
         overwrite=saving.overwrite,
     )  # fmt: skip
 
 
 def versions() -> dict[str, str]:
     """The versions of all packages that affect the result."""
-    installed = {
-        "python": platform.python_version(),
-        "keras_flavour": keras_flavour(),
-    }
+    installed = {"python": platform.python_version(), "keras_flavour": keras_flavour()}
     for package in ("keras_vit", "keras", "tf_keras", "tensorflow", "jax", "numpy", "pillow"):
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             installed[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return installed | {"backend": backend()}
 
 
@@ -169,11 +138,7 @@ def check_resumable(
 
 
 def stopped_run(
-    out: Path,
-    source: Source,
-    recipe: Recipe,
-    model: ImageModel | str,
-    teacher: ImageModel | None,
+    out: Path, source: Source, recipe: Recipe, model: ImageModel | str, teacher: ImageModel | None
 ) -> tuple[runs.Run, bool]:
     """The run in `out`, and whether it has a checkpoint; without one it begins again.
 
@@ -200,7 +165,7 @@ def stopped_run(
     if has_checkpoint(out):
         return run, True
     if any((out / "checkpoints").glob("*.damaged")):
-        raise _unreadable(out)
+        raise unreadable(out)
     if was_finished(run, recipe):
         raise UsageError(
             f"{out} has ended, and its state is not kept unless checkpoint_every is given. Begin "
@@ -219,18 +184,6 @@ def settings_of(run: runs.Run) -> dict[str, Any]:
     return plain(dataclasses.asdict(Recipe())) | run.recipe["recipe"]
 
 
-def restored_step(checkpoints: Checkpoints, run: runs.Run) -> int:
-    """Restores the newest checkpoint and returns its step.
-
-    Raises:
-        UsageError: no checkpoint can be read.
-    """
-    step = checkpoints.restore()
-    if not step:
-        raise _unreadable(run.path)
-    return step
-
-
 def teacher_described(teacher: ImageModel) -> dict[str, str]:
     """The teacher of a run, as JSON values."""
     return {"name": teacher.name, "sha256": weights_sha256(teacher)}
@@ -242,7 +195,8 @@ def was_finished(run: runs.Run, recipe: Recipe) -> bool:
     return bool(metrics) and metrics[-1]["step"] >= _steps_before(run, recipe)
 
 
-def _unreadable(out: Path) -> UsageError:
+def unreadable(out: Path) -> UsageError:
+    """The error of a run whose checkpoints are all damaged."""
     return UsageError(f"no checkpoint of {out} can be read; start again with overwrite=True.")
 
 
@@ -272,17 +226,16 @@ def _check_flavour(run: runs.Run) -> None:
     before = run.recipe.get("versions", {}).get("keras_flavour")
     if before in (None, keras_flavour()):
         return
+    trained, other = "Keras 3", "tf_keras"
+    advice = "with strategy='one' or strategy='jax', and without TF_USE_LEGACY_KERAS=1"
     if before == "tf_keras":
-        other = "Keras 3"
+        trained, other = other, trained
         advice = (
             "with the strategy that it had, such as strategy='mirrored' and logical_devices=2, or "
             "with TF_USE_LEGACY_KERAS=1 set"
         )
-    else:
-        before, other = "Keras 3", "tf_keras"
-        advice = "with strategy='one' or strategy='jax', and without TF_USE_LEGACY_KERAS=1"
     raise UsageError(
-        f"{run.path} was trained with {before}, whose checkpoints {other} cannot read; go on "
+        f"{run.path} was trained with {trained}, whose checkpoints {other} cannot read; go on "
         f"{advice}."
     )
 
@@ -303,5 +256,5 @@ def _steps_before(run: runs.Run, recipe: Recipe) -> int:
 
 
 def has_checkpoint(out: Path) -> bool:
-    """Whether a run folder holds the state of a training that was stopped."""
+    """Whether a run folder holds the state of training that was stopped."""
     return any((out / "checkpoints").glob("*.npz"))

@@ -8,7 +8,7 @@ import math
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,18 @@ import numpy as np
 from keras_vit._errors import RefusedError
 from keras_vit._files import naming_a_full_disk
 from keras_vit._keras import backend, keras, ops
+from keras_vit.data import Split
+from keras_vit.models.image_model import ImageModel
 from keras_vit.runs import AVERAGE
 from keras_vit.training.plan import Plan
 from keras_vit.weights import save_weights
 
+Clock = Callable[[], float]  # returns seconds
 _MINUTE = 60.0  # between two lines in metrics.jsonl within an epoch
 
 
 class Steps(keras.callbacks.Callback):
-    """Counts the steps of a training and ends it after the last one, even within an epoch.
+    """Counts the training steps and ends training after the last one, even within an epoch.
 
     With `steps_per_execution`, training ends after the execution that reaches this number. A loss
     that is not finite ends it with a `RefusedError`.
@@ -34,20 +37,23 @@ class Steps(keras.callbacks.Callback):
     Args:
         done: number of steps that were made before.
         total: number of steps after which training ends.
+
+    Attributes:
+        before: number of steps in all previous epochs.
     """
 
     def __init__(self, done: int, total: int):
         super().__init__()
         self.done, self.total = done, total
-        self._before = done
+        self.before = done
 
     def on_epoch_begin(self, epoch, logs=None):
         """Stores the number of steps in all previous epochs."""
-        self._before = self.done
+        self.before = self.done
 
     def on_train_batch_end(self, batch, logs=None):
         """Counts the steps; `batch` is the index of the last batch of this epoch, from 0."""
-        self.done = self._before + batch + 1
+        self.done = self.before + batch + 1
         if not math.isfinite((logs or {}).get("loss", 0.0)):
             raise RefusedError(_diverged(self.done, f"the loss is {logs['loss']}"))
         if self.done >= self.total:
@@ -87,7 +93,7 @@ class Evaluation(keras.callbacks.Callback):
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """The state of a training after a step.
+    """The state of a run after a step.
 
     Attributes:
         step: number of steps that were made.
@@ -107,6 +113,32 @@ class Progress:
     memory: int
     metrics: dict[str, float] | None = None
     evaluated: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Hooks:
+    """Functions that are called in training, to show its progress or add to its epochs.
+
+    Attributes:
+        callbacks: a function of the built model and the split that returns Keras callbacks. What
+            they add to the logs of an epoch is written to metrics.jsonl.
+        started: called with the plan before the first step.
+        report: called with the progress after each step, also of evaluations.
+        saving: called with the step before the state is saved after Ctrl-C or SIGTERM, which takes
+            seconds for a large model; another Ctrl-C ends training without it.
+        stuck: called in a thread with a message if training does not stop within seconds after
+            Ctrl-C, because a step or an evaluation is long or is being compiled. Of an evaluation
+            with TensorFlow the state has been saved.
+    """
+
+    callbacks: Callable[[ImageModel, Split], Sequence[Any]] = lambda model, split: ()
+    started: Callable[[Plan], None] = lambda plan: None
+    report: Callable[[Progress], None] = lambda progress: None
+    saving: Callable[[int], None] = lambda step: None
+    stuck: Callable[[str], None] | None = None
+
+
+NO_HOOKS = Hooks()
 
 
 class Reporter(keras.callbacks.Callback):
@@ -142,11 +174,9 @@ class Reporter(keras.callbacks.Callback):
         """Reports the metrics of an epoch."""
         self._evaluations.append(time.monotonic() - self._last)
         metrics = {name: float(value) for name, value in (logs or {}).items()}
-        self._report(self._progress(metrics))
+        self._report(self._progress(metrics=metrics))
 
-    def _progress(
-        self, metrics: dict[str, float] | None = None, evaluated: float | None = None
-    ) -> Progress:
+    def _progress(self, **also: Any) -> Progress:
         plan, done = self._plan, self._steps.done
         made = done - (self._first or 0)
         speed = left = None
@@ -156,49 +186,38 @@ class Reporter(keras.callbacks.Callback):
             if done < plan.steps and len(self._evaluations) > 1:
                 to_come = -(-plan.steps // plan.period) - done // plan.period
                 left += min(self._evaluations[1:]) * to_come
-        return Progress(done, plan, speed, left, _peak_memory(), metrics, evaluated)
+        return Progress(done, plan, speed, left, _peak_memory(), **also)
 
 
 class RunWriter(keras.callbacks.Callback):
     """Updates the run folder: the weights after each epoch, and metrics.jsonl.
 
     It has a line for each epoch, and one a minute within longer epochs, which has `within_epoch`
-    instead of `epoch`. Epochs end with an evaluation, and are counted from 1, also after a training
-    is resumed. `steps` is the number of steps whose mean loss a line has: after a training is
-    resumed within an epoch, only those since then.
+    instead of `epoch`. Epochs end with an evaluation, and are counted from 1, also after a run is
+    resumed. `steps` is the number of steps whose mean loss a line has: after a run is resumed
+    within an epoch, only those since then.
 
     Args:
         folder: the run folder.
-        trained: the model in the learner, whose weights are written.
+        model: the model in the learner, whose weights are written.
         steps: the count of steps.
-        seconds: returns the time of the training up to now.
+        clock: returns the time of the training up to now.
         batch_size: images in a step.
         epochs: number of epochs before the training was resumed.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        trained: Any,
-        steps: Steps,
-        seconds: Callable[[], float],
-        batch_size: int,
-        epochs: int = 0,
+        self, folder: Path, model: Any, steps: Steps, clock: Clock, batch_size: int, epochs: int = 0
     ):
         super().__init__()
-        self.folder, self._trained, self._steps = folder, trained, steps
-        self._seconds, self._batch_size, self._epochs = seconds, batch_size, epochs
-        self._began = steps.done  # the step before the first one of this epoch
-        self._written = steps.done, seconds()  # when there was a line
-
-    def on_epoch_begin(self, epoch, logs=None):
-        """Notes the step."""
-        self._began = self._steps.done
+        self.folder, self._trained, self._steps = folder, model, steps
+        self._clock, self._batch_size, self._epochs = clock, batch_size, epochs
+        self._written = steps.done, clock()  # when there was a line
 
     def on_train_batch_end(self, batch, logs=None):
         """Appends the metrics of the epoch so far, once a minute."""
         step, seconds = self._written
-        past = self._seconds() - seconds
+        past = self._clock() - seconds
         if past >= _MINUTE:
             images = self._batch_size * (self._steps.done - step)
             speed = {"images_per_second": round(images / past, 3)}
@@ -231,8 +250,8 @@ class RunWriter(keras.callbacks.Callback):
                 save_weights(self._trained, self.folder / AVERAGE)
 
     def _append(self, record: dict[str, Any], metrics: dict[str, float]) -> None:
-        done, seconds = self._written = self._steps.done, self._seconds()
-        record |= {"step": done, "steps": done - self._began, "seconds": round(seconds, 3)}
+        done, seconds = self._written = self._steps.done, self._clock()
+        record |= {"step": done, "steps": done - self._steps.before, "seconds": round(seconds, 3)}
         record |= {name: float(value) for name, value in metrics.items()}
         sync(self.model)
         record["learning_rate"] = _learning_rate(self.model.optimizer)

@@ -1,4 +1,4 @@
-"""Checkpoints: the whole state of a training, so that it can go on bit for bit.
+"""Checkpoints: the whole state of a run, so that it can go on bit for bit.
 
 A checkpoint is an `.npz` of all variables of the learner and of its optimiser, which include the
 average of the weights and the state of random generators, in their order, of the step, which is
@@ -25,7 +25,7 @@ from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError, shown
 from keras_vit._keras import LEGACY
 from keras_vit.training.callbacks import check_finite, sync, value_of
-from keras_vit.training.durations import Every
+from keras_vit.training.plan import NEVER, Every
 from keras_vit.weights.tensors import ERRORS
 
 FORMAT = 1
@@ -44,25 +44,20 @@ class Checkpoints:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        learner: Any,
-        keep: int = 2,
-        every: Every | None = None,
-        stay: bool = True,
+        self, folder: Path, learner: Any, keep: int = 2, every: Every = NEVER, stay: bool = True
     ):
         self.folder, self._learner, self._stay = Path(folder), learner, stay
-        self._keep, self._every = positive_integer("keep", keep), every or Every()
+        self._keep, self._every = positive_integer("keep", keep), every
         self._writer: threading.Thread | None = None
         self._superseded = threading.Event()
         self._error: BaseException | None = None
         self._saved, self._saved_step = time.monotonic(), 0
-        self._began, self._before = time.monotonic(), 0.0
+        self._began = time.monotonic()
         self._last_call: float | None = None
 
     def seconds(self) -> float:
         """The time of the training up to now, with that before it was resumed."""
-        return self._before + time.monotonic() - self._began
+        return time.monotonic() - self._began
 
     def restore(self) -> int:
         """Sets all variables to the newest complete checkpoint and returns its step; 0 if none.
@@ -81,7 +76,7 @@ class Checkpoints:
                 path.replace(path.with_suffix(".damaged"))
                 continue
             _assign(_variables(self._learner), arrays, path)
-            self._saved_step, self._before = about.step, about.seconds
+            self._saved_step, self._began = about.step, self._began - about.seconds
             return self._saved_step
         return 0
 
@@ -241,11 +236,7 @@ def _variables(learner: Any) -> list[tuple[str, Any]]:
     if LEGACY:
         variables["random"] = _generators(learner)
         variables["loss_scale"] = _loss_scale(optimizer)
-    return [
-        (f"{kind}/{i}", variable)
-        for kind, each in variables.items()
-        for i, variable in enumerate(each)
-    ]
+    return [(f"{kind}/{i}", v) for kind, each in variables.items() for i, v in enumerate(each)]
 
 
 def _of_teacher(learner: Any) -> list[Any]:

@@ -8,6 +8,7 @@ the largest memory of the backward pass: see `models/profile.py`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -16,15 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit._keras import LEGACY, backend
+from keras_vit.models import profile
 from keras_vit.models.masked_models import values_of
-from keras_vit.models.profile import (
-    LayerCost,
-    autoencoder_profile,
-    forward_flops,
-    grouped,
-    masked_patch_profile,
-    profile,
-)
+from keras_vit.models.profile import LayerCost
 from keras_vit.parts.masked_patches import masked_count
 from keras_vit.recipe import SELF_SUPERVISED, Recipe
 from keras_vit.specs import Spec, ViTSpec
@@ -81,7 +76,8 @@ def costs_of(
     # Without classes the learner has a decoder or another head, and not the model's.
     taught, models = 0, [learner if recipe.loss in SELF_SUPERVISED else model]
     if teacher is not None:
-        taught = sum(forward_flops(teacher.spec, teacher.num_classes, teacher.image_size).values())
+        seen = profile.profile(teacher.spec, teacher.num_classes, teacher.image_size)
+        taught = sum(layer.flops for layer in seen)
         models.append(teacher)
     return Costs(
         sum(layer.flops for layer in layers),
@@ -91,7 +87,7 @@ def costs_of(
         trainable * (2 if parts > 1 else 1),
         _bytes(state() if callable(state) else state),
         images * _activations(layers, model, recipe) * _BYTES[recipe.precision],
-        tuple(grouped(layers)),
+        tuple(profile.grouped(layers)),
     )
 
 
@@ -118,7 +114,7 @@ def training_flops(layers: Sequence[LayerCost], recipe: Recipe) -> int:
 
 
 def free_memory(engine: Engine, held: int) -> int | None:
-    """The bytes that are free for a training on each device; None if that is not known.
+    """The bytes that are free for training on each device; None if that is not known.
 
     That is the memory of a GPU for this process, and otherwise what this machine, or the container,
     can give without swapping.
@@ -150,10 +146,8 @@ def accumulate_that_fits(
     Returns:
         The number of parts; `images` if not even one image fits.
     """
-    if recipe.accumulate is not None:
-        return recipe.accumulate
-    if free is None:
-        return 1
+    if recipe.accumulate is not None or free is None:
+        return recipe.accumulate or 1
     parts = (count for count in range(1, images) if images % count == 0)
     return next((n for n in parts if _memory(costs, recipe, n) <= _FILLED * free), images)
 
@@ -161,7 +155,7 @@ def accumulate_that_fits(
 def why_too_large(
     recipe: Recipe, spec: Spec, costs: Callable[[Recipe], Costs], images: int, free: int | None
 ) -> str:
-    """Why a training does not fit into the free memory, and what would; "" if it fits.
+    """Why a run does not fit into the free memory, and what would; "" if it fits.
 
     Args:
         recipe: the settings, with the parts of a batch.
@@ -193,14 +187,14 @@ def _layers(recipe: Recipe, model: Any) -> list[LayerCost]:
     """The layers of what is trained, from input to output."""
     spec, size = model.spec, model.image_size
     if recipe.loss not in SELF_SUPERVISED:
-        return profile(spec, model.num_classes, size)
+        return profile.profile(spec, model.num_classes, size)
     target, _ = SELF_SUPERVISED[recipe.loss]
     if target is not None:
-        return masked_patch_profile(spec, size, values_of(target, spec))
+        return profile.masked_patch_profile(spec, size, values_of(target, spec))
     grid = spec.grid(size)
     visible = math.prod(grid) - masked_count(grid, recipe.masked_fraction)
     decoder = recipe.decoder_dim, recipe.decoder_depth, recipe.decoder_heads
-    return autoencoder_profile(spec, size, visible, *decoder)
+    return profile.autoencoder_profile(spec, size, visible, *decoder)
 
 
 def _blocks(layers: Iterable[LayerCost]) -> list[LayerCost]:
@@ -222,12 +216,9 @@ def _activations(layers: Sequence[LayerCost], model: Any, recipe: Recipe) -> int
 
 
 def _bytes(variables: Iterable[Any]) -> int:
-    return sum(math.prod(v.shape) * _item(v.dtype) for v in variables)
+    import tensorflow as tf
 
-
-def _item(dtype: Any) -> int:
-    name = getattr(dtype, "name", str(dtype))
-    return int("".join(c for c in name if c.isdigit()) or 8) // 8
+    return sum(math.prod(v.shape) * tf.as_dtype(v.dtype).size for v in variables)
 
 
 def _less_memory(recipe: Recipe, spec: Spec) -> list[dict[str, Any]]:
@@ -269,10 +260,9 @@ def _free_here() -> int | None:
     if file.is_file():
         lines = (line.split() for line in file.read_text().splitlines())
         return next((1024 * int(size) for name, size, *_ in lines if name == "MemAvailable:"), None)
-    names = ("SC_PAGE_SIZE", "SC_PHYS_PAGES")
-    if not {*names} <= {*getattr(os, "sysconf_names", ())}:
-        return None
-    return os.sysconf(names[0]) * os.sysconf(names[1])
+    with contextlib.suppress(AttributeError, ValueError):  # Windows has no such function
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return None
 
 
 def _free_in_container() -> int | None:

@@ -34,11 +34,7 @@ _VARIABLES = {
 
 
 def choose(
-    strategy: str,
-    *,
-    tpu: str | None = None,
-    logical_devices: int = 1,
-    recipe: Recipe | None = None,
+    strategy: str, *, tpu: str | None = None, logical_devices: int = 1, recipe: Recipe | None = None
 ) -> str:
     """The strategy that "auto" stands for here; any other name is returned as it is.
 

@@ -14,7 +14,7 @@ from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops
 from keras_vit.models.image_model import ImageModel
 from keras_vit.recipe import Recipe
-from keras_vit.training.tasks import Normalise, SingleLabel, predicted
+from keras_vit.training.tasks import ImageLoss, Normalise, SingleLabel, predicted
 
 Kind = Literal["soft", "hard"]
 # DeiT's weights of the teacher's part.
@@ -68,13 +68,34 @@ class Distillation:
         return Stacked(name="student_and_teacher")([*student, teacher])
 
     def loss(self, training: bool = True) -> Any:
-        """The loss of the class."""
+        """The loss of the class, for targets (b, n)."""
         weight = _WEIGHTS[self.kind] if self.weight is None else self.weight
-        return DistillationLoss(self.labels.loss(training), self.kind, weight, self.temperature)
+        of_labels = self.labels.loss(training)
+
+        def loss(y_true, y_pred):
+            # With one classifier, the first and the second but last are the same.
+            student, distilled, teacher = y_pred[:, 0], y_pred[:, -2], y_pred[:, -1]
+            labels, taught = of_labels.call(y_true, student), self._taught(distilled, teacher)
+            return (1.0 - weight) * labels + weight * taught
+
+        return ImageLoss(loss, "distillation")
+
+    def _taught(self, student: Any, teacher: Any) -> Any:
+        """The teacher's part of the loss, (b,)."""
+        if self.kind == "soft":
+            target = ops.log_softmax(teacher / self.temperature)
+            difference = target - ops.log_softmax(student / self.temperature)
+            return self.temperature**2 * ops.sum(ops.exp(target) * difference, axis=-1)
+        target = ops.one_hot(ops.argmax(teacher, axis=-1), teacher.shape[-1], dtype="float32")
+        return -ops.sum(target * ops.log_softmax(student), axis=-1)
 
     def metrics(self) -> list[Any]:
-        """The accuracy of the student, and how often it agrees with the teacher."""
-        return [StudentAccuracy(), Agreement()]
+        """The accuracy of the student, and how often it agrees with the teacher.
+
+        The student's prediction is the mean of its classifiers.
+        """
+        functions = {"accuracy": _accuracy, "agreement": _agreement}
+        return [keras.metrics.MeanMetricWrapper(f, name) for name, f in functions.items()]
 
 
 def check_teacher(recipe: Recipe, teacher: ImageModel | None) -> None:
@@ -130,55 +151,14 @@ class Stacked(keras.layers.Layer):
         return ops.stack([ops.cast(tensor, "float32") for tensor in tensors], axis=1)
 
 
-class DistillationLoss(keras.losses.Loss):
-    """The loss of `Distillation`, for targets (b, n) and the logits of both models.
-
-    The logits are (b, 2, n), or (b, 3, n) of a student with two classifiers: see `predictions`.
-    """
-
-    def __init__(self, labels: Any, kind: Kind, weight: float, temperature: float):
-        super().__init__(name="distillation")
-        self.labels, self.kind = labels, kind
-        self.weight, self.temperature = weight, temperature
-
-    def call(self, y_true, y_pred):
-        """The loss (b,)."""
-        # With one classifier, the first and the second but last are the same.
-        student, distilled, teacher = y_pred[:, 0], y_pred[:, -2], y_pred[:, -1]
-        labels = self.labels.call(y_true, student)
-        if self.kind == "soft":
-            target = ops.log_softmax(teacher / self.temperature)
-            difference = target - ops.log_softmax(distilled / self.temperature)
-            taught = self.temperature**2 * ops.sum(ops.exp(target) * difference, axis=-1)
-        else:
-            target = ops.one_hot(ops.argmax(teacher, axis=-1), teacher.shape[-1], dtype="float32")
-            taught = -ops.sum(target * ops.log_softmax(distilled), axis=-1)
-        return (1.0 - self.weight) * labels + self.weight * taught
+def _accuracy(y_true: Any, y_pred: Any) -> Any:
+    return keras.metrics.categorical_accuracy(y_true, _mean_student(y_pred))
 
 
-class StudentAccuracy(keras.metrics.CategoricalAccuracy):
-    """The accuracy of the student, the mean of its classifiers, in (b, 2, n) or (b, 3, n)."""
-
-    def __init__(self):
-        super().__init__("accuracy")
-
-    def update_state(self, y_true, y_pred, sample_weight=None):
-        """Adds a batch."""
-        return super().update_state(y_true, _mean_student(y_pred), sample_weight)
+def _agreement(y_true: Any, y_pred: Any) -> Any:
+    student, teacher = _mean_student(y_pred), y_pred[:, -1]
+    return ops.cast(ops.argmax(student, axis=-1) == ops.argmax(teacher, axis=-1), "float32")
 
 
-class Agreement(keras.metrics.Mean):
-    """How often student and teacher have the same most probable class."""
-
-    def __init__(self):
-        super().__init__("agreement")
-
-    def update_state(self, y_true, y_pred, sample_weight=None):
-        """Adds a batch."""
-        student = ops.argmax(_mean_student(y_pred), axis=-1)
-        same = ops.cast(student == ops.argmax(y_pred[:, -1], axis=-1), "float32")
-        return super().update_state(same, sample_weight)
-
-
-def _mean_student(y_pred):
+def _mean_student(y_pred: Any) -> Any:
     return ops.mean(y_pred[:, :-1], axis=1)  # (b, n)

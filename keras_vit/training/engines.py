@@ -1,4 +1,4 @@
-"""Engines: which devices compute the steps of a training, and which rows of a batch each of them.
+"""Engines: which devices compute the training steps, and which rows of a batch each of them.
 
 The engines themselves are those of TensorFlow (`tf.distribute`) and of Keras on JAX
 (`keras.distribution`). In both, the gradients of the replicas are summed first and then clipped
@@ -17,26 +17,20 @@ from keras_vit._errors import LostProcessError, UsageError
 from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.recipe import Recipe
 from keras_vit.specs import Spec, ViTSpec
-from keras_vit.training.devices import (
-    STRATEGIES,
-    choose,
-    environment,
-    jax_processes,
-    tf_workers,
-)
+from keras_vit.training.devices import STRATEGIES, choose, environment, jax_processes, tf_workers
 
 # Seconds without a sign of life after which a process of JAX counts as lost.
 _HEARTBEAT = 20
 # Seconds that the others wait at the end, while the chief evaluates and reports.
 _SHUTDOWN = 3600
-# Operations of a training on a CPU, about 30 seconds. XLA makes the steps of a ViT up to a quarter
+# Operations of a run on a CPU, about 30 seconds. XLA makes the steps of a ViT up to a quarter
 # faster there, those of a ResNet not, and takes some seconds.
 _WORTH_COMPILING = 3e12
 
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """The devices of a training.
+    """The devices of a run.
 
     Attributes:
         name: the strategy, a name in `STRATEGIES`, but never "auto".
@@ -84,14 +78,20 @@ class Engine:
         """The context in which the model, its optimiser and its metrics are built and used."""
         return contextlib.nullcontext() if self.distribution is None else self.distribution.scope()
 
-    def check_batch(self, batch_size: int) -> None:
-        """Raises a `UsageError` with the nearest sizes if the replicas do not divide a batch."""
+    def check_batch(self, batch_size: int, accumulate: int | None = None) -> None:
+        """Raises a `UsageError` if the replicas, or the parts of each, do not divide a batch."""
         if batch_size % self.replicas:
             below = batch_size - batch_size % self.replicas
             nearest = [str(size) for size in (below, below + self.replicas) if size]
             raise UsageError(
                 f"the {self.replicas} replicas must divide the batch. Received: "
                 f"batch_size={batch_size}; the nearest that they divide: {' and '.join(nearest)}."
+            )
+        images = batch_size // self.replicas
+        if accumulate is not None and images % accumulate:
+            raise UsageError(
+                f"accumulate must divide the batch of each of the {self.replicas} replicas, "
+                f"{images}. Received: accumulate={accumulate}."
             )
 
     def check_model(self, model: Any) -> None:
@@ -279,9 +279,13 @@ def _initialize_jax(jax: Any) -> None:
     addresses = os.environ.get("KERAS_DISTRIBUTION_JOB_ADDRESSES", "").split(",")
     numbers = {}
     for argument in ("num_processes", "process_id"):
-        text = os.environ.get(f"KERAS_DISTRIBUTION_{argument.upper()}")
-        if text is not None:
-            numbers[argument] = _integer(f"KERAS_DISTRIBUTION_{argument.upper()}", text)
+        name = f"KERAS_DISTRIBUTION_{argument.upper()}"
+        if (text := os.environ.get(name)) is not None:
+            try:
+                numbers[argument] = int(text)
+            except ValueError:
+                message = f"{name} must be an integer. Received: {name}={text}."
+                raise UsageError(message) from None
     if len(addresses) > 1:
         numbers.setdefault("num_processes", len(addresses))
     try:
@@ -295,13 +299,6 @@ def _initialize_jax(jax: Any) -> None:
         raise UsageError(
             f"the processes of strategy='jax' cannot be connected: {str(error).splitlines()[0]}"
         ) from None
-
-
-def _integer(name: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise UsageError(f"{name} must be an integer. Received: {name}={text}.") from None
 
 
 def _cpus(count: int) -> list[Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_vit._errors import UsageError
 from keras_vit._keras import LEGACY, backend, building, keras, ops
 from keras_vit.models.image_model import ImageModel
 from keras_vit.training.tasks import Task
@@ -110,15 +109,6 @@ class Learner(keras.Model):
         trainable, optimizer = self.optimizer.stateless_apply(optimizer, total, trainable)
         logs = jax.tree_util.tree_map(lambda values: values[-1], logs)
         return logs, (trainable, non_trainable, optimizer, metrics)
-
-
-def check_accumulate(accumulate: int | None, batch_size: int, replicas: int = 1) -> None:
-    """Raises a `UsageError` if the batch of a replica cannot be divided into equal parts."""
-    if accumulate is not None and (batch_size // replicas) % accumulate:
-        raise UsageError(
-            f"accumulate must divide the batch of each of the {replicas} replicas, "
-            f"{batch_size // replicas}. Received: accumulate={accumulate}."
-        )
 
 
 def _parts(x: Any, count: int) -> Any:

@@ -1,45 +1,51 @@
-"""The loop over the steps of a training."""
+"""The loop over the training steps, and the evaluations on held-out images."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import gc
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from keras_vit import runs
 from keras_vit._errors import RefusedError
 from keras_vit._interrupts import Terminated, deferred_interrupts
 from keras_vit._keras import backend, keras
 from keras_vit.data.reading import naming_unreadable
-from keras_vit.training.callbacks import Evaluation, Reporter, RunWriter, Steps
+from keras_vit.training.callbacks import Evaluation, Hooks, Reporter, RunWriter, Steps
 from keras_vit.training.checkpoints import Checkpoints
-from keras_vit.training.held_out import HeldOut
 from keras_vit.training.plan import Plan
 from keras_vit.training.prepared import Prepared
-from keras_vit.training.run_options import Hooks
 
 
 @dataclasses.dataclass(frozen=True)
 class Loop:
-    """The steps of a training, their evaluations, and what they write.
+    """The steps of a run, their evaluations, and what they write.
 
     Attributes:
         ready: the training.
         out: the run folder.
         checkpoints: its checkpoints.
         hooks: what is called.
-        epochs: the metrics of the epochs before a training that goes on.
     """
 
     ready: Prepared
     out: Path
     checkpoints: Checkpoints
     hooks: Hooks
-    epochs: list[dict[str, Any]]
+
+    @functools.cached_property
+    def epochs(self) -> list[dict[str, Any]]:
+        """The metrics of the epochs before the first step, of a run that goes on."""
+        run = self.ready.begun.run
+        metrics = run.metrics() if run else []
+        return [record for record in metrics if record["step"] <= self.ready.plan.first_step]
 
     def run(self, extra: list[Any]) -> None:
         """Makes the steps. If they are stopped, the state of the last complete one is saved.
@@ -49,7 +55,7 @@ class Loop:
         """
         ready, steps, stuck = self.ready, self._steps(), self.hooks.stuck
         writer = RunWriter(
-            self.out, ready.model, steps, self.checkpoints.seconds, ready.recipe.batch_size,
+            self.out, ready.begun.model, steps, self.checkpoints.seconds, ready.plan.batch_size,
             len(self.epochs),
         )  # fmt: skip
         writer.set_model(ready.learner)  # a signal may come before Keras does it
@@ -114,7 +120,7 @@ class Loop:
     def _fit(self, callbacks: list[Any]) -> None:
         ready, plan = self.ready, self.ready.plan
         stopped = "training stopped after the last saved epoch: "
-        with naming_unreadable(ready.source, stopped), _releasing_the_input():
+        with naming_unreadable(ready.begun.source, stopped), _releasing_the_input():
             if self._was_stopped_before_its_evaluation():
                 self._end_epoch(callbacks)
             for first, last in _spans(plan):
@@ -152,9 +158,47 @@ class Loop:
                 callback.on_epoch_end(epoch, logs)
 
     def _kept(self) -> str:
-        """What is on the disk after a training diverged."""
+        """What is on the disk after training diverged."""
         found = [self.out / "weights.npz", *self.checkpoints.saved()[-1:]]
         return f"{' and '.join(map(str, found))} {'are' if len(found) > 1 else 'is'} from before."
+
+
+class HeldOut:
+    """Evaluates a learner on held-out images.
+
+    All batches have one size, which every device can divide and XLA compiles once. The last one is
+    filled with copies whose weight in every metric is 0. A process reads only its own rows.
+
+    Args:
+        ready: the training; this class is used in the scope of its engine.
+        callbacks: Keras' callbacks of the evaluation.
+    """
+
+    def __init__(self, ready: Prepared, callbacks: list[Any]):
+        learner, engine, indices = ready.learner, ready.engine, ready.begun.split.held_out
+        self._callbacks = callbacks
+        places = _places(len(indices), ready.plan.batch_size, engine.replicas)
+        self._steps, size = places.shape
+        own = places[:, engine.rows(size)]
+        own_indices = indices[np.minimum(own, len(indices) - 1).ravel()]
+        self._batches = engine.distribute(_weighted(ready, own_indices, own < len(indices)))
+        self._model = keras.Model(learner.input, learner.output)
+        # Keras divides a loss by the number of images, which counts the copies; a weighted metric
+        # is divided by the sum of the weights.
+        loss = ready.task.loss(training=False)
+        mean = keras.metrics.MeanMetricWrapper(loss.call, name="mean")
+        self._model.compile(
+            loss=loss,
+            weighted_metrics=[mean, *ready.task.metrics()],
+            jit_compile=ready.begun.recipe.jit and engine.can_jit,
+        )
+
+    def evaluate(self) -> dict[str, float]:
+        """The metrics of the current weights: the loss, and those of the task."""
+        found = self._model.evaluate(
+            self._batches, steps=self._steps, callbacks=self._callbacks, verbose=0, return_dict=True
+        )
+        return found | {"loss": found.pop("mean")}
 
 
 @contextlib.contextmanager
@@ -201,10 +245,29 @@ def _releasing_the_input() -> Iterator[None]:
 
 def _spans(plan: Plan) -> Iterator[tuple[int, int]]:
     """The calls of Keras' fit, as first and last steps: a resumed period is one of its own."""
-    first = plan.first_step
-    if first % plan.period and first < plan.steps:
-        last = min(first + plan.period - first % plan.period, plan.steps)
-        yield first, last
-        first = last
-    if first < plan.steps:
-        yield first, plan.steps
+    first, last = plan.first_step, plan.steps
+    ends = min(-(-first // plan.period) * plan.period, last)  # of the period that was begun
+    yield from (span for span in ((first, ends), (ends, last)) if span[0] < span[1])
+
+
+def _places(count: int, batch_size: int, replicas: int) -> np.ndarray:
+    """The places of `count` images in batches, (steps, size); those from `count` on are copies."""
+    size = min(batch_size, -(-count // replicas) * replicas)
+    steps = -(-count // size)
+    return np.arange(steps * size).reshape(steps, size)  # (steps * size,) to (steps, size)
+
+
+def _weighted(ready: Prepared, indices: np.ndarray, counted: np.ndarray) -> Any:
+    """Images, targets and weights: 1 where a row is `counted`, (steps, size), else 0."""
+    import tensorflow as tf
+
+    begun, size = ready.begun, counted.shape[1]
+
+    def joined(batch, weights):
+        images, classes = batch
+        whole = (images, ready.task.targets(images, classes))
+        return (*(tf.ensure_shape(x, (size, *x.shape[1:])) for x in whole), weights)
+
+    batches = data.evaluation_batches(begun.source, indices, begun.model.preprocessing, size)
+    weights = tf.data.Dataset.from_tensor_slices(counted.astype(np.float32))
+    return tf.data.Dataset.zip((batches, weights)).map(joined)

@@ -16,7 +16,7 @@ from keras_vit.models.masked_models import COLOURS, MaskedAutoencoder, MaskedPat
 from keras_vit.models.vit import ViT
 from keras_vit.parts.masked_patches import CELLS, PatchTarget
 from keras_vit.specs import Preprocessing
-from keras_vit.training.tasks import Normalise
+from keras_vit.training.tasks import ImageLoss, Normalise, Task
 
 _LEVELS = 8  # of a channel of a colour, three bits
 _EPSILON = 1e-6  # added to the variance of a patch (transformers `ViTMAEForPreTraining`)
@@ -64,15 +64,19 @@ class MaskedPatches:
 
     def loss(self, training: bool = True) -> Any:
         """The loss of the class."""
-        return MaskedLoss("pixels" if self.target == "pixels" else "colours")
+        if self.target == "pixels":
+            return ImageLoss(pixel_loss, "masked_pixels")
+        return ImageLoss(colour_loss, "masked_colours")
 
     def metrics(self) -> list[Any]:
         """How often the colour of a corrupted patch is right; none for pixels."""
-        return [] if self.target == "pixels" else [ColourAccuracy()]
+        if self.target == "pixels":
+            return []
+        return [keras.metrics.MeanMetricWrapper(colour_accuracy, "accuracy")]
 
 
 @dataclasses.dataclass(frozen=True)
-class MaskedAutoencoding:
+class MaskedAutoencoding(Task):
     """The task of the masked autoencoder.
 
     The loss is the mean squared difference over the pixels of the hidden patches. The pixels of
@@ -107,48 +111,34 @@ class MaskedAutoencoding:
 
     def loss(self, training: bool = True) -> Any:
         """The loss of the class."""
-        return MaskedLoss("pixels")
-
-    def metrics(self) -> list[Any]:
-        """None besides the loss."""
-        return []
+        return ImageLoss(pixel_loss, "masked_pixels")
 
 
-class MaskedLoss(keras.losses.Loss):
-    """The mean over the masked patches of an image of the loss of a patch.
+def pixel_loss(y_true: Any, y_pred: Any) -> Any:
+    """The mean squared difference over the masked patches of each image, (b,).
 
-    Args:
-        kind: "colours" for the cross-entropy of classes (b, patches, cells); "pixels" for the mean
-            squared difference.
+    Targets are (b, patches, values), predictions with their mask (b, patches, values + 1).
     """
-
-    def __init__(self, kind: str):
-        super().__init__(name=f"masked_{kind}")
-        self.kind = kind
-
-    def call(self, y_true, y_pred):
-        """The loss (b,) for targets, and predictions with their mask (b, patches, values + 1)."""
-        values, mask = y_pred[..., :-1], y_pred[..., -1]
-        if self.kind == "pixels":
-            of_patch = ops.mean(ops.square(values - ops.cast(y_true, values.dtype)), axis=-1)
-        else:
-            of_patch = ops.mean(_cross_entropy(y_true, values), axis=-1)
-        return ops.sum(of_patch * mask, axis=-1) / ops.sum(mask, axis=-1)
+    values = y_pred[..., :-1]
+    squares = ops.square(values - ops.cast(y_true, values.dtype))
+    return _over_masked(ops.mean(squares, axis=-1), y_pred)
 
 
-class ColourAccuracy(keras.metrics.Mean):
-    """How often the colour of a masked patch is right, of "colours" the mean of its 16."""
+def colour_loss(y_true: Any, y_pred: Any) -> Any:
+    """The mean cross-entropy over the masked patches of each image, (b,).
 
-    def __init__(self):
-        super().__init__(name="accuracy")
+    Targets are classes (b, patches, cells), predictions (b, patches, cells * 512 + 1).
+    """
+    logits = _logits(y_true, y_pred)
+    of_cell = keras.losses.sparse_categorical_crossentropy(y_true, logits, from_logits=True)
+    return _over_masked(ops.mean(of_cell, axis=-1), y_pred)
 
-    def update_state(self, y_true, y_pred, sample_weight=None):
-        """Adds a batch of targets (b, patches, cells), predictions (b, patches, values + 1)."""
-        values, mask = y_pred[..., :-1], y_pred[..., -1]
-        predicted = ops.argmax(_logits(values, y_true.shape[-1]), axis=-1)
-        right = ops.cast(ops.equal(predicted, ops.cast(y_true, predicted.dtype)), "float32")
-        right = ops.mean(right, axis=-1)
-        super().update_state(ops.sum(right * mask, -1) / ops.sum(mask, -1), sample_weight)
+
+def colour_accuracy(y_true: Any, y_pred: Any) -> Any:
+    """How often the colours of the masked patches of each image are right, (b,)."""
+    predicted = ops.argmax(_logits(y_true, y_pred), axis=-1)
+    right = ops.cast(ops.equal(predicted, ops.cast(y_true, predicted.dtype)), "float32")
+    return _over_masked(ops.mean(right, axis=-1), y_pred)
 
 
 def patches_of(images: Any, size: int) -> Any:
@@ -201,12 +191,12 @@ def _with_mask(predictor: Any, model: ViT, pixels: Any) -> Any:
     return joined([outputs["predictions"], mask])
 
 
-def _logits(values: Any, cells: int) -> Any:
-    # (b, patches, cells * 512) to (b, patches, cells, 512)
-    return ops.reshape(values, (-1, values.shape[1], cells, COLOURS))
+def _logits(classes: Any, y_pred: Any) -> Any:
+    # (b, patches, cells * 512 + 1) to (b, patches, cells, 512)
+    return ops.reshape(y_pred[..., :-1], (-1, y_pred.shape[1], classes.shape[-1], COLOURS))
 
 
-def _cross_entropy(classes: Any, values: Any) -> Any:
-    """Minus the log of the probability of each class, (b, patches, cells)."""
-    logits = _logits(values, classes.shape[-1])
-    return keras.losses.sparse_categorical_crossentropy(classes, logits, from_logits=True)
+def _over_masked(of_patch: Any, y_pred: Any) -> Any:
+    """The mean over the masked patches, from (b, patches) to (b,)."""
+    mask = y_pred[..., -1]
+    return ops.sum(of_patch * mask, axis=-1) / ops.sum(mask, axis=-1)

@@ -67,13 +67,11 @@ def optimizer(
         trained = model.trainable_variables if trained is None else trained
         others = [v for v in trained if "kernel" not in v.name]
         built.exclude_from_weight_decay(var_list=others)
+    if recipe.precision == "mixed_float16":
+        built = keras.mixed_precision.LossScaleOptimizer(built)
     # Keras calls this at the end of each fit, and would replace the weights by their average.
     built.finalize_variable_values = lambda variables: None
-    if recipe.precision != "mixed_float16":
-        return built
-    scaled = keras.mixed_precision.LossScaleOptimizer(built)
-    scaled.finalize_variable_values = lambda variables: None
-    return scaled
+    return built
 
 
 def check_optimizer(recipe: Recipe) -> None:
@@ -93,19 +91,11 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         kind: "cosine", "linear" or "constant".
         peak: the learning rate after the warmup.
         end: the learning rate at the last step; unused if constant.
-        warmup_steps: length of the warmup.
+        warmup_steps: length of the warmup, which is shorter than the training.
         total_steps: length of the training.
-
-    Raises:
-        UsageError: the warmup is not shorter than the training.
     """
 
     def __init__(self, kind: str, peak: float, end: float, warmup_steps: int, total_steps: int):
-        if not 0 <= warmup_steps < total_steps:
-            raise UsageError(
-                f"warmup must be shorter than training, {total_steps} steps. "
-                f"Received: {warmup_steps} steps."
-            )
         self.kind, self.peak, self.end = kind, peak, end
         self.warmup_steps, self.total_steps = warmup_steps, total_steps
 

@@ -1,13 +1,12 @@
-"""What a training needs before its first step: the model, the learner, the plan."""
+"""What a run begins with, and what its steps need: the learner, the plan."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import os
+from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from keras_vit import data
 from keras_vit._checks import reads_pictures
@@ -16,16 +15,11 @@ from keras_vit.data import Source, Split
 from keras_vit.models import create_model
 from keras_vit.models.image_model import ImageModel
 from keras_vit.recipe import SELF_SUPERVISED, Recipe
+from keras_vit.runs import Run
 from keras_vit.specs import VARIANTS, as_size, find_variant
+from keras_vit.training import costs
 from keras_vit.training.adapting import adapt
 from keras_vit.training.classes import balanced_weights
-from keras_vit.training.costs import (
-    accumulate_that_fits,
-    costs_of,
-    free_memory,
-    step_flops,
-    why_too_large,
-)
 from keras_vit.training.distillation import Distillation
 from keras_vit.training.engines import Engine
 from keras_vit.training.learner import Learner
@@ -37,10 +31,7 @@ from keras_vit.training.tasks import Task, task_of
 
 
 def build(
-    name: str,
-    labels: tuple[str, ...],
-    recipe: Recipe,
-    weights: str | os.PathLike | None = None,
+    name: str, labels: tuple[str, ...], recipe: Recipe, weights: str | os.PathLike | None = None
 ) -> ImageModel:
     """The model that `train` builds for a name: with the recipe's image size, resize, rates and
     precision.
@@ -102,84 +93,140 @@ def _check_built(model: ImageModel, recipe: Recipe) -> None:
 
     The run would state settings that it does not have.
     """
-    expected = spec_fields(recipe, model.spec, model.name)
-    actual = {field: getattr(model.spec, field) for field in expected}
+    fields = spec_fields(recipe, model.spec, model.name).items()
+    found = [(field, value, getattr(model.spec, field)) for field, value in fields]
     if recipe.interpolation is not None:
-        expected["interpolation"] = recipe.interpolation
-        actual["interpolation"] = model.preprocessing.interpolation
+        actual = model.preprocessing.interpolation
+        found.append(("interpolation", recipe.interpolation, actual))
     if recipe.head_bias:
-        expected["head_bias"], actual["head_bias"] = recipe.head_bias, model.head_bias
-    expected["compute dtype"] = recipe.precision.removeprefix("mixed_")
-    actual["compute dtype"] = model.layers[1].compute_dtype  # the head is always float32
-    for field, value in expected.items():
-        if actual[field] != value:
+        found.append(("head_bias", recipe.head_bias, model.head_bias))
+    actual = model.layers[1].compute_dtype  # the head is always float32
+    found.append(("compute dtype", recipe.precision.removeprefix("mixed_"), actual))
+    for field, expected, actual in found:
+        if actual != expected:
             raise UsageError(
-                f"the recipe is for {field}={value!r}. Received: a model with "
-                f"{field}={actual[field]!r}; change one of them, or pass the name of a model."
+                f"the recipe is for {field}={expected!r}. Received: a model with "
+                f"{field}={actual!r}; change one of them, or pass the name of a model."
             )
 
 
 @dataclasses.dataclass(frozen=True)
-class Prepared:
-    """What the steps of a training need.
+class Saving:
+    """The run folder, and what is written into it.
 
     Attributes:
-        model: the model that is trained.
-        source, split: its images.
-        recipe: the settings, with what was chosen for this machine.
-        engine: the devices.
-        task: what is learned.
-        learner: the compiled model from pixels to predictions.
-        plan: the number of steps, and where evaluations are.
+        folder: the run folder.
+        resume: go on after the newest checkpoint of the run in the folder, or begin again if it was
+            killed before it had saved anything. The recipe and the model must be those of the run;
+            only the duration may change. The images must be the same: their names and classes are
+            checked, their pixels are not.
+        overwrite: replace an existing run in the folder.
+        checkpoint_every: how often the whole state is saved: "5 minutes", "1 epoch", "500 steps";
+            None for as often as before in a resumed run, and otherwise every five minutes. After
+            Ctrl-C and SIGTERM it is saved too, as soon as the step ends; see `Hooks.stuck`.
+        keep: the number of checkpoints to keep, the newest; None for two. If neither this nor
+            `checkpoint_every` is given, they are removed when the training has ended.
+        tensorboard: also write TensorBoard's event files to tensorboard/ in the folder.
+        preset: the name of the recipe, which the run keeps; None if it has none.
+    """
+
+    folder: str | os.PathLike
+    resume: bool = False
+    overwrite: bool = False
+    checkpoint_every: str | None = None
+    keep: int | None = None
+    tensorboard: bool = False
+    preset: str | None = None
+
+    @property
+    def path(self) -> Path:
+        """The run folder."""
+        return Path(self.folder)
+
+
+def saving_of(out: str | os.PathLike | Saving) -> Saving:
+    """`out`, or how a run is saved in the folder `out` by default."""
+    return out if isinstance(out, Saving) else Saving(out)
+
+
+@dataclasses.dataclass(frozen=True)
+class Beginning:
+    """What a run begins with.
+
+    Attributes:
+        model: the model, with the weights of the last evaluation if a run goes on.
+        source: the images.
+        split: those for training and those that are held out.
+        recipe: the settings; with what was chosen for the machine once that is known.
+        teacher: the model that teaches it; None for none.
+        saving: where it is saved, with what the run was saved with.
+        weights: the initial weights of the run.
+        run: the run that goes on; None for a new one.
     """
 
     model: ImageModel
     source: Source
     split: Split
     recipe: Recipe
+    teacher: ImageModel | None
+    saving: Saving
+    weights: str | os.PathLike | None = None
+    run: Run | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """What the steps of a run need.
+
+    Attributes:
+        begun: what it begins with; its recipe has what was chosen for this machine.
+        engine: the devices.
+        task: what is learned.
+        learner: the compiled model from pixels to predictions.
+        plan: the number of steps, and where evaluations are.
+        costs: what a step costs.
+    """
+
+    begun: Beginning
     engine: Engine
     task: Task
     learner: Learner
     plan: Plan
+    costs: costs.Costs
 
     def batches(self, steps: int, first: int = 0) -> Any:
         """The batches of `steps` steps from step `first` on, for Keras' fit."""
-        recipe, engine = self.recipe, self.engine
+        begun, recipe, engine = self.begun, self.begun.recipe, self.engine
         batches = data.training_batches(
-            self.source, self.split.train, self.model.preprocessing, recipe.batch_size, steps,
+            begun.source, begun.split.train, begun.model.preprocessing, recipe.batch_size, steps,
             recipe.augment, recipe.seed, first, recipe.sampling, (engine.process, engine.processes),
             targets=self.task.targets, mixup=recipe.mixup, cutmix=recipe.cutmix, erase=recipe.erase,
         )  # fmt: skip
         return engine.distribute(batches)
 
-    def held_out_batches(self, indices: np.ndarray, size: int) -> Any:
-        """Batches of held-out images in the order of their indices, with their targets."""
-        found = data.evaluation_batches(self.source, indices, self.model.preprocessing, size)
-        return found.map(lambda images, classes: (images, self.task.targets(images, classes)))
 
-
-def prepare(
-    model: ImageModel,
-    source: Source,
-    split: Split,
-    recipe: Recipe,
-    engine: Engine,
-    teacher: ImageModel | None = None,
-    task: Task | None = None,
-) -> Prepared:
+def prepare(begun: Beginning, engine: Engine, task: Task | None = None) -> Prepared:
     """Compiles the learner of a recipe, and chooses what the recipe leaves to this machine.
 
-    For the arguments see `train`.
+    Args:
+        begun: what the training begins with.
+        engine: the devices.
+        task: what is learned; None for the recipe's.
+
+    Raises:
+        UsageError: the model does not fit the images, the recipe or the devices.
     """
+    model, split, recipe, teacher = begun.model, begun.split, begun.recipe, begun.teacher
+    check_model(model, begun.source, recipe)
+    engine.check_model(model)
     adapt(model, recipe)
     plan = plan_of(recipe, model, len(split.train), len(split.held_out), engine.replicas)
-    if task is None:
-        task = _task(model, source, split, recipe, teacher)
+    task = task or _task(begun)
     pixels = "float32" if recipe.mixup or recipe.cutmix else "uint8"  # mixed levels are fractions
     learner = Learner(model, task, pixels=pixels)
     jit = recipe.jit
     if jit is None:
-        jit = engine.gains_by_jit(model.spec, plan.steps * step_flops(recipe, model))
+        jit = engine.gains_by_jit(model.spec, plan.steps * costs.step_flops(recipe, model))
     learner.compile(
         optimizer=optimizer(recipe, model, plan.steps, plan.warmup, learner.trainable_variables),
         loss=task.loss(),
@@ -190,29 +237,30 @@ def prepare(
     learner.optimizer.build(learner.trainable_variables)
     if recipe.loss in SELF_SUPERVISED:  # with a decoder or another head, and not the model's
         plan = dataclasses.replace(plan, **parameter_counts(learner))
-    costs = functools.partial(
-        costs_of, model=model, learner=learner, devices=plan.devices, teacher=teacher
+    costs_of = functools.partial(
+        costs.costs_of, model=model, learner=learner, devices=plan.devices, teacher=teacher
     )
-    images, held = recipe.batch_size // plan.devices, costs(recipe)
-    free = free_memory(engine, held.parameters + held.optimizer)
-    learner.accumulate = accumulate_that_fits(recipe, costs, images, free)
+    images, held = recipe.batch_size // plan.devices, costs_of(recipe)
+    free = costs.free_memory(engine, held.parameters + held.optimizer)
+    learner.accumulate = costs.accumulate_that_fits(recipe, costs_of, images, free)
     recipe = dataclasses.replace(recipe, accumulate=learner.accumulate, jit=jit)
+    step = costs_of(recipe)
     plan = dataclasses.replace(
         plan,
         accumulate=learner.accumulate,
-        memory=costs(recipe).memory,
+        memory=step.memory,
         free=free,
-        too_large=why_too_large(recipe, model.spec, costs, images, free),
+        too_large=costs.why_too_large(recipe, model.spec, costs_of, images, free),
     )
-    return Prepared(model, source, split, recipe, engine, task, learner, plan)
+    begun = dataclasses.replace(begun, recipe=recipe)
+    return Prepared(begun, engine, task, learner, plan, step)
 
 
-def _task(
-    model: ImageModel, source: Source, split: Split, recipe: Recipe, teacher: ImageModel | None
-) -> Task:
+def _task(begun: Beginning) -> Task:
+    source, recipe = begun.source, begun.recipe
     if recipe.loss in SELF_SUPERVISED:
-        return _masked_task(model, recipe)
-    check_pooled(model.spec)
+        return _masked_task(begun.model, recipe)
+    check_pooled(begun.model.spec)
     if source.multi_hot is not None and recipe.loss == "softmax":
         raise UsageError(
             f"the images of {source.locator} have several classes, which need loss='sigmoid'. "
@@ -220,14 +268,13 @@ def _task(
         )
     weights = None
     if recipe.class_weights == "balanced":
-        balanced = balanced_weights(source.targets[split.train], len(source.labels))
+        balanced = balanced_weights(source.targets[begun.split.train], len(source.labels))
         weights = tuple(balanced.values())
     task = task_of(recipe.loss, len(source.labels), recipe.label_smoothing, weights)
-    if teacher is None:
+    if begun.teacher is None:
         return task
-    return Distillation(
-        task, teacher, recipe.distillation, recipe.distillation_weight, recipe.temperature
-    )
+    weight = recipe.distillation_weight
+    return Distillation(task, begun.teacher, recipe.distillation, weight, recipe.temperature)
 
 
 def _masked_task(model: ImageModel, recipe: Recipe) -> Task:

@@ -1,11 +1,14 @@
-"""The training of a run: from a model, images and a recipe to a run folder."""
+"""The training of a run: from a model, images and a recipe to a run folder, or to what it costs."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import importlib.util
+import math
 import os
+import time
+from collections.abc import Callable
 from typing import Any
 
 from keras_vit import _files, runs
@@ -17,26 +20,25 @@ from keras_vit.models.image_model import ImageModel
 from keras_vit.models.pretrained import check_weights
 from keras_vit.recipe import Recipe
 from keras_vit.specs import VARIANTS, find_variant
+from keras_vit.training import beginning
 from keras_vit.training.adapting import check_adaptable, restoring_trainable
-from keras_vit.training.beginning import (
-    Beginning,
-    begin,
-    check_resumable,
-    restored_step,
-    was_finished,
-    write_beginning,
-)
+from keras_vit.training.callbacks import NO_HOOKS, Hooks
 from keras_vit.training.checkpoints import Checkpoints
+from keras_vit.training.costs import Costs
 from keras_vit.training.distillation import check_teacher
-from keras_vit.training.durations import CHECKPOINT_EVERY, interval
 from keras_vit.training.engines import Engine, naming_lost_processes, open_engine
-from keras_vit.training.learner import check_accumulate
 from keras_vit.training.loop import Loop, saying_what_is_saved
 from keras_vit.training.optimisers import check_optimizer
-from keras_vit.training.prepared import Prepared, check_model, prepare
-from keras_vit.training.run_options import NO_HOOKS, Hooks, Saving, saving_of
+from keras_vit.training.plan import CHECKPOINT_EVERY, Plan, interval
+from keras_vit.training.prepared import Beginning, Prepared, Saving, prepare, saving_of
 from keras_vit.training.settings import check_recipe, spec_fields
 from keras_vit.training.tasks import MultiLabel, SingleLabel, Task
+
+# Enough are timed: three that take two seconds, or one that takes ten.
+_MOST_TIMED = 100
+_STEPS, _SECONDS, _LONG = 3, 2.0, 10.0
+_FLOPS = 1e12  # take seconds on a CPU, of which the optimiser's own time is a small fraction
+_FORWARD = 1 / 3  # of the time of a step, for as many images
 
 
 def train(
@@ -103,29 +105,69 @@ def train(
     lock = _files.locked(saving.path) if engine.is_chief else contextlib.nullcontext()
     with lock, naming_lost_processes(engine), engine.scope():
         _seed(recipe.seed)
-        begun = begin(model, source, recipe, saving, split, weights, teacher)
-        check_model(begun.model, source, begun.recipe)
-        engine.check_model(begun.model)
+        begun = beginning.begin(model, source, recipe, saving, split, weights, teacher)
         with restoring_trainable(begun.model, teacher):
-            ready = prepare(begun.model, source, begun.split, begun.recipe, engine, teacher, task)
+            ready = prepare(begun, engine, task)
             if ready.plan.too_large:
                 raise UsageError(ready.plan.too_large)
-            checkpoints = _checkpoints(begun, ready)
+            checkpoints = _checkpoints(ready)
             if begun.run is not None:
-                step = restored_step(checkpoints, begun.run)
-                plan = dataclasses.replace(ready.plan, first_step=step)
+                plan = dataclasses.replace(ready.plan, first_step=checkpoints.restore())
+                if not plan.first_step:
+                    raise beginning.unreadable(saving.path)
                 ready = dataclasses.replace(ready, plan=plan)
-            epochs = begun.epochs(ready.plan.first_step)
-            loop = Loop(ready, saving.path, checkpoints, hooks, epochs)
+            loop = Loop(ready, saving.path, checkpoints, hooks)
             if not engine.is_chief:
                 loop.follow()
             else:
                 with saying_what_is_saved(saving.path, checkpoints, ready.plan):
-                    write_beginning(begun, ready, teacher)
+                    beginning.write_beginning(ready)
                     hooks.started(ready.plan)
                     loop.run(_callbacks(begun, hooks))
         engine.barrier()
     return runs.open_run(saving.path)
+
+
+def dry_run(
+    model: str,
+    source: Source,
+    recipe: Recipe,
+    *,
+    weights: str | os.PathLike | None = None,
+    teacher: ImageModel | None = None,
+    split: Split | None = None,
+    engine: Engine | None = None,
+    started: Callable[[Plan, Costs], None] = lambda plan, costs: None,
+) -> tuple[Plan, Costs]:
+    """Builds everything that `train` builds, and times some steps; nothing is written.
+
+    Where a step has many parts, the time is that of some of them.
+
+    Args:
+        model: a name in `list_models()`.
+        source, recipe, weights, teacher, split: see `train`.
+        engine: the devices; None for one.
+        started: called with what is returned, but for the time, before the first step.
+
+    Returns:
+        The plan of the training, and what a step costs.
+    """
+    engine = engine or Engine()
+    check_teacher(recipe, teacher)
+    with engine.scope():
+        begun = beginning.begin(model, source, recipe, Saving(""), split, weights, teacher)
+        ready = prepare(begun, engine)
+        learner, plan, costs = ready.learner, ready.plan, ready.costs
+        started(plan, costs)
+        if not plan.too_large:
+            learner.accumulate = parts_to_time(plan.accumulate, costs.step_flops)
+            images = plan.batch_size // plan.accumulate * learner.accumulate
+            recipe = dataclasses.replace(ready.begun.recipe, batch_size=images)
+            timed = dataclasses.replace(ready.begun, recipe=recipe)
+            batches = dataclasses.replace(ready, begun=timed).batches(_MOST_TIMED)
+            seconds = time_of(plan, learner, batches) * plan.batch_size / images
+            plan = dataclasses.replace(plan, seconds=seconds)
+        return plan, costs
 
 
 def check_settings(
@@ -166,10 +208,8 @@ def check_settings(
     engine, saving = engine or Engine(), saving_of(out)
     check_recipe(recipe, model_name)
     check_optimizer(recipe)
-    if model_name is not None:
-        check_adaptable(VARIANTS[find_variant(model_name)], recipe)
-    engine.check_batch(recipe.batch_size)
-    check_accumulate(recipe.accumulate, recipe.batch_size, engine.replicas)
+    check_adaptable(recipe)
+    engine.check_batch(recipe.batch_size, recipe.accumulate)
     # The chief may have made the folder already.
     check_out(saving.path, data, saving.overwrite or saving.resume or not engine.is_chief)
     if saving.resume and saving.overwrite:
@@ -177,7 +217,7 @@ def check_settings(
             "resume=True goes on with a run, overwrite=True replaces it; leave one of them out."
         )
     if saving.resume:
-        check_resumable(saving.path, recipe, model_name, weights)
+        beginning.check_resumable(saving.path, recipe, model_name, weights)
     if saving.tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise MissingPackageError(
             "tensorboard=True needs TensorBoard: pip install 'keras_vit[train]'"
@@ -186,6 +226,41 @@ def check_settings(
         name = find_variant(model_name)
         spec = VARIANTS[name]
         check_weights(spec, name, recipe.image_size, weights, spec_fields(recipe, spec, name))
+
+
+def is_enough(steps: int, seconds: float) -> bool:
+    """Whether `steps` timed steps tell how long the others will take."""
+    return (steps >= _STEPS and seconds >= _SECONDS) or (steps >= 1 and seconds >= _LONG)
+
+
+def parts_to_time(parts: int, flops: int) -> int:
+    """How many of the `parts` of a batch are timed, if a whole step has `flops` operations."""
+    return min(parts, max(2, math.ceil(parts * _FLOPS / flops)))
+
+
+def time_of(plan: Plan, learner: Any, batches: Any) -> float:
+    """The seconds of a run, without the compilation of the first step.
+
+    Args:
+        plan: the plan of the training.
+        learner: the model to train, which makes some steps.
+        batches: the batches of `_MOST_TIMED` steps, the most that are timed.
+    """
+    ends: list[float] = []
+
+    def note(epoch, logs):
+        ends.append(time.monotonic())
+        if is_enough(epoch, ends[-1] - ends[0]):
+            learner.stop_training = True
+
+    noting = keras.callbacks.LambdaCallback(on_epoch_end=note)
+    learner.fit(
+        batches, epochs=_MOST_TIMED, steps_per_epoch=1, callbacks=[noting], verbose=0, shuffle=False
+    )
+    each = (ends[-1] - ends[0]) / max(len(ends) - 1, 1)
+    evaluations = -(-plan.steps // plan.period)
+    held_out = evaluations * plan.held_out / plan.batch_size * _FORWARD
+    return each * (plan.steps - plan.first_step + held_out)
 
 
 def _check_task(recipe: Recipe, task: Task | None) -> None:
@@ -221,8 +296,9 @@ def _seed(seed: int) -> None:
         keras.backend.experimental.enable_tf_random_generator()
 
 
-def _checkpoints(begun: Beginning, ready: Prepared) -> Checkpoints:
-    saving, recipe, plan = begun.saving, begun.recipe, ready.plan
+def _checkpoints(ready: Prepared) -> Checkpoints:
+    begun, plan = ready.begun, ready.plan
+    saving, recipe = begun.saving, begun.recipe
     every = interval(
         saving.checkpoint_every or CHECKPOINT_EVERY,
         batch_size=recipe.batch_size,
@@ -230,7 +306,7 @@ def _checkpoints(begun: Beginning, ready: Prepared) -> Checkpoints:
         total_steps=plan.steps,
     )
     asked = saving.checkpoint_every is not None or saving.keep is not None
-    stay = asked or (begun.run is not None and was_finished(begun.run, recipe))
+    stay = asked or (begun.run is not None and beginning.was_finished(begun.run, recipe))
     folder = saving.path / "checkpoints"
     return Checkpoints(folder, ready.learner, saving.keep or 2, every, stay)
 

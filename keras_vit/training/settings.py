@@ -14,7 +14,7 @@ from keras_vit.parts.poolings import POOLINGS
 from keras_vit.recipe import SELF_SUPERVISED, Recipe, only
 from keras_vit.specs import USUAL_SIZES, VARIANTS, Spec, ViTSpec, as_size, find_variant
 from keras_vit.training.ablations import overridden
-from keras_vit.training.durations import interval, to_steps
+from keras_vit.training.plan import interval, to_steps, total_steps, warmup_steps
 
 # Rows and columns of patches in the image size that is chosen for a model. 224 pixels have 7 of the
 # largest patches.
@@ -102,20 +102,6 @@ def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> str:
         f"{name}={now[name]!r}, was {f'{name}={old}' if isinstance(old, bool) else repr(old)}"
         for name, old in changed.items()
     )
-
-
-def total_steps(recipe: Recipe, examples: int) -> int:
-    """The length of a training on so many images in steps, at least one."""
-    steps = to_steps(recipe.duration, batch_size=recipe.batch_size, num_examples=examples)
-    if steps < 1:
-        raise UsageError(f"duration={recipe.duration!r} is less than one step of training.")
-    return steps
-
-
-def warmup_steps(recipe: Recipe, steps: int, examples: int) -> int:
-    """The length of the warmup of a training of so many steps and images."""
-    counts = {"batch_size": recipe.batch_size, "num_examples": examples}
-    return to_steps(recipe.warmup, total_steps=steps, field="warmup", **counts)
 
 
 def _warmup_fits(recipe: Recipe, examples: int) -> bool:

@@ -7,8 +7,11 @@ methods of `Task`.
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from typing import Any, Protocol
 
+from keras_vit._checks import choice
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops
 from keras_vit.data.arithmetic import luma
@@ -17,7 +20,7 @@ from keras_vit.specs import Preprocessing
 
 
 class Task(Protocol):
-    """The interface of a task."""
+    """The interface of a task; `predictions` and `metrics` are the usual ones."""
 
     def targets(self, images: Any, classes: Any) -> Any:
         """The targets (b, ...) for images (b, height, width, 3) and their classes.
@@ -34,6 +37,7 @@ class Task(Protocol):
 
         The loss and the metrics receive them.
         """
+        return predicted(model, pixels)
 
     def loss(self, training: bool = True) -> Any:
         """The Keras loss of targets and predictions; its `call` gives that of each image (b,).
@@ -44,10 +48,11 @@ class Task(Protocol):
 
     def metrics(self) -> list[Any]:
         """The Keras metrics of targets and predictions."""
+        return []
 
 
 @dataclasses.dataclass(frozen=True)
-class SingleLabel:
+class SingleLabel(Task):
     """One class for each image: softmax cross-entropy.
 
     Attributes:
@@ -66,14 +71,11 @@ class SingleLabel:
 
         return tf.one_hot(classes, self.num_classes)
 
-    def predictions(self, model: Any, pixels: Any) -> Any:
-        """The logits (b, num_classes)."""
-        return predicted(model, pixels)
-
     def loss(self, training: bool = True) -> Any:
         """Softmax cross-entropy."""
         if training and self.class_weights is not None:
-            return WeightedSoftmaxLoss(self.class_weights, self.label_smoothing)
+            settings = {name: getattr(self, name) for name in ("class_weights", "label_smoothing")}
+            return ImageLoss(functools.partial(weighted_softmax, **settings), "weighted_softmax")
         return keras.losses.CategoricalCrossentropy(
             from_logits=True, label_smoothing=self.label_smoothing
         )
@@ -84,7 +86,7 @@ class SingleLabel:
 
 
 @dataclasses.dataclass(frozen=True)
-class MultiLabel:
+class MultiLabel(Task):
     """Any number of classes for each image: sigmoid cross-entropy, summed over the classes.
 
     Source: the paper's pre-training on ImageNet-21k and JFT-300M (appendix B.1).
@@ -103,61 +105,47 @@ class MultiLabel:
             return tf.one_hot(classes, self.num_classes)
         return tf.cast(classes, tf.float32)
 
-    def predictions(self, model: Any, pixels: Any) -> Any:
-        """The logits (b, num_classes)."""
-        return predicted(model, pixels)
-
     def loss(self, training: bool = True) -> Any:
         """Sigmoid cross-entropy."""
-        return SigmoidLoss()
+        return ImageLoss(sigmoid_sum, "sigmoid")
 
     def metrics(self) -> list[Any]:
         """How often the highest logit is one of the image's classes."""
-        return [TopIsLabel()]
+        return [keras.metrics.MeanMetricWrapper(top_is_label, "accuracy")]
 
 
-class WeightedSoftmaxLoss(keras.losses.Loss):
-    """The mean over images of -sum(w t log p), with a weight w for each class.
+class ImageLoss(keras.losses.Loss):
+    """The mean over images of a function of targets and predictions, which returns (b,)."""
+
+    def __init__(self, function: Callable[[Any, Any], Any], name: str):
+        super().__init__(name=name)
+        self.call = function
+
+
+def weighted_softmax(
+    y_true: Any, y_pred: Any, class_weights: tuple[float, ...], label_smoothing: float
+) -> Any:
+    """-sum(w t log p) of each image (b,), with a weight w for each class.
 
     With mixed or smoothed targets t each class keeps its own weight, as in PyTorch's
-    `CrossEntropyLoss` with `weight`, but the sum is divided by the number of images.
+    `CrossEntropyLoss` with `weight`, but its mean is that over the images.
     """
-
-    def __init__(self, class_weights: tuple[float, ...], label_smoothing: float = 0.0):
-        super().__init__(name="weighted_softmax")
-        self.class_weights, self.label_smoothing = class_weights, label_smoothing
-
-    def call(self, y_true, y_pred):
-        """The loss (b,) for targets and logits (b, num_classes)."""
-        smoothing = self.label_smoothing
-        targets = y_true * (1.0 - smoothing) + smoothing / len(self.class_weights)
-        weights = ops.convert_to_tensor(self.class_weights, dtype="float32")
-        return -ops.sum(weights * targets * ops.log_softmax(y_pred), axis=-1)
+    targets = y_true * (1.0 - label_smoothing) + label_smoothing / len(class_weights)
+    weights = ops.convert_to_tensor(class_weights, dtype="float32")
+    return -ops.sum(weights * targets * ops.log_softmax(y_pred), axis=-1)
 
 
-class SigmoidLoss(keras.losses.Loss):
-    """The mean over images of the sum over classes of the sigmoid cross-entropy."""
-
-    def __init__(self):
-        super().__init__(name="sigmoid")
-
-    def call(self, y_true, y_pred):
-        """The loss (b,) for targets and logits (b, num_classes)."""
-        # max(x, 0) - x t + log(1 + exp(-|x|)) does not overflow.
-        softplus = ops.log1p(ops.exp(-ops.abs(y_pred)))
-        return ops.sum(ops.maximum(y_pred, 0.0) - y_pred * y_true + softplus, axis=-1)
+def sigmoid_sum(y_true: Any, y_pred: Any) -> Any:
+    """The sum over classes of the sigmoid cross-entropy, (b,) for logits (b, num_classes)."""
+    # max(x, 0) - x t + log(1 + exp(-|x|)) does not overflow.
+    softplus = ops.log1p(ops.exp(-ops.abs(y_pred)))
+    return ops.sum(ops.maximum(y_pred, 0.0) - y_pred * y_true + softplus, axis=-1)
 
 
-class TopIsLabel(keras.metrics.Mean):
-    """The fraction of images whose highest logit is one of their classes."""
-
-    def __init__(self):
-        super().__init__(name="accuracy")
-
-    def update_state(self, y_true, y_pred, sample_weight=None):
-        """Adds a batch of targets and logits (b, num_classes)."""
-        top = ops.one_hot(ops.argmax(y_pred, axis=-1), y_pred.shape[-1], dtype=y_pred.dtype)
-        super().update_state(ops.sum(top * y_true, axis=-1), sample_weight)
+def top_is_label(y_true: Any, y_pred: Any) -> Any:
+    """1 where the highest logit is one of an image's classes, else 0: (b,)."""
+    top = ops.one_hot(ops.argmax(y_pred, axis=-1), y_pred.shape[-1], dtype=y_pred.dtype)
+    return ops.sum(top * y_true, axis=-1)
 
 
 TASKS = ("softmax", "sigmoid")
@@ -174,10 +162,8 @@ def task_of(
     Raises:
         UsageError: the loss is unknown, or does not have one of the other settings.
     """
-    if kind == "softmax":
+    if choice("loss", kind, TASKS) == "softmax":
         return SingleLabel(num_classes, label_smoothing, class_weights)
-    if kind != "sigmoid":
-        raise UsageError(f"loss must be one of {', '.join(TASKS)}. Received: loss={kind!r}.")
     if label_smoothing or class_weights is not None:
         raise UsageError("label_smoothing and class_weights are for loss='softmax'.")
     return MultiLabel(num_classes)

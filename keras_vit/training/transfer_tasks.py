@@ -104,16 +104,14 @@ _VTAB_RULE = "VTAB-1k: 800 images for training, 200 for validation, all test ima
 
 
 def _paper(name: str, recipe: str, test: str = "test", *others: str) -> TransferTask:
-    sources = (f"tfds:{name}", *others)
-    return TransferTask(name, "paper", sources, f"finetune-{recipe}", test)
+    return TransferTask(name, "paper", (f"tfds:{name}", *others), f"finetune-{recipe}", test)
 
 
 def _vtab(name: str) -> TransferTask:
     group = VTAB[name].group
     whole = group == "structured" or name == "svhn"
     augment = "none" if whole else "resize_crop_flip"
-    locator = f"vtab:{name}"
-    return TransferTask(f"vtab-{name}", group, (locator,), "finetune-vtab", augment=augment)
+    return TransferTask(f"vtab-{name}", group, (f"vtab:{name}",), "finetune-vtab", augment=augment)
 
 
 _ROWS = (

@@ -1,4 +1,4 @@
-"""Trials: trainings of a sweep or a comparison, each in a run folder of its own.
+"""Trials: the runs of a sweep or a comparison, each in a run folder of its own.
 
 A trial that is finished is not repeated, and one that was stopped goes on after its last
 checkpoint.
@@ -23,9 +23,11 @@ from keras_vit.models.profile import profile
 from keras_vit.recipe import CHOSEN_HERE, Recipe
 from keras_vit.specs import find_variant, spec_from_dict
 from keras_vit.training.beginning import has_checkpoint, settings_of
+from keras_vit.training.callbacks import NO_HOOKS, Hooks
+from keras_vit.training.plan import total_steps, warmup_steps
+from keras_vit.training.prepared import Saving
 from keras_vit.training.run import train
-from keras_vit.training.run_options import NO_HOOKS, Hooks, Saving
-from keras_vit.training.settings import adapted, differences, plain, total_steps, warmup_steps
+from keras_vit.training.settings import adapted, differences, plain
 
 FORMAT = 1
 _RESULT = "result.json"
@@ -33,7 +35,7 @@ _RESULT = "result.json"
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """One training.
+    """One run.
 
     Attributes:
         name: the name of its run folder.
@@ -77,7 +79,7 @@ def run_trial(
 
     Returns:
         `trial.tags` and the figures, with the model's name, parameters and operations, the steps,
-        the seconds, and the metrics after each epoch as `curve`. For a training that diverged
+        the seconds, and the metrics after each epoch as `curve`. For a run that diverged
         `trial.tags`, the model's name, the reason as `diverged`, and the seconds of its metrics; it
         is not repeated either.
 
@@ -89,8 +91,8 @@ def run_trial(
     if is_finished(trial, folder):
         return _stored(out).result
     has_state = has_checkpoint(out)
-    about = {"name": trial.name, "model": trial.model, "images": len(trial.split.train)}
-    result = {**about, **trial.tags}
+    images = len(trial.split.train)
+    result = {"name": trial.name, "model": trial.model, "images": images, **trial.tags}
     try:
         saving = Saving(out, has_state, not has_state, checkpoint_every, preset=preset)
         weights = None if has_state else trial.weights

@@ -19,7 +19,8 @@ from keras_vit._interrupts import Terminated
 from keras_vit.cli import _arguments, _trials, compare, fit, sweep
 from keras_vit.data import open_source
 from keras_vit.specs import VARIANTS
-from keras_vit.training import Engine, Recipe, Trial, dry_runs, loop, trials
+from keras_vit.training import Engine, Recipe, Trial, loop, trials
+from keras_vit.training import run as run_module
 from keras_vit.training.recipes import PRESETS
 from keras_vit.weights import parameter_count
 
@@ -422,7 +423,7 @@ def test_a_dry_run_refuses_what_training_refuses(image_folder, tiny_model):
     [(1, 1e15, 1), (2, 1e15, 2), (64, 1e15, 2), (64, 8e12, 8), (64, 1e9, 64)],
 )
 def test_of_many_parts_that_take_long_some_are_timed(parts, flops, timed):
-    assert dry_runs.parts_to_time(parts, flops) == timed
+    assert run_module.parts_to_time(parts, flops) == timed
 
 
 def test_the_time_of_some_parts_is_multiplied(image_folder, tiny_model, monkeypatch):
@@ -430,8 +431,8 @@ def test_the_time_of_some_parts_is_multiplied(image_folder, tiny_model, monkeypa
         assert (learner.accumulate, len(next(iter(batches))[0])) == (2, 4)
         return 3.0
 
-    monkeypatch.setattr(dry_runs, "parts_to_time", lambda parts, flops: 2)
-    monkeypatch.setattr(dry_runs, "time_of", time_of)
+    monkeypatch.setattr(run_module, "parts_to_time", lambda parts, flops: 2)
+    monkeypatch.setattr(run_module, "time_of", time_of)
     recipe = Recipe(image_size=16, batch_size=8, accumulate=4)
     plan, _ = training.dry_run(tiny_model, open_source(image_folder), recipe)
     assert (plan.batch_size, plan.accumulate, plan.seconds) == (8, 4, 6.0)

@@ -28,7 +28,7 @@ from keras_vit.specs import VARIANTS
 from keras_vit.training import Hooks, Recipe, Saving, check_settings, loop, train
 from keras_vit.training import run as training_run
 from keras_vit.training.checkpoints import Checkpoints
-from keras_vit.training.durations import CHECKPOINT_EVERY, Every, interval
+from keras_vit.training.plan import CHECKPOINT_EVERY, Every, interval
 
 RECIPE = Recipe(
     image_size=16, duration="24 steps", warmup="2 steps", batch_size=4, dropout=0.1, drop_path=0.1,

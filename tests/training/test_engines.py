@@ -28,10 +28,10 @@ from keras_vit import UsageError, runs
 from keras_vit._interrupts import TERMINATED
 from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.cli import fit
-from keras_vit.training import check_settings, devices
+from keras_vit.training import check_settings, devices, loop
 from keras_vit.training.engines import Engine, open_engine
-from keras_vit.training.held_out import HeldOut
-from keras_vit.training.learner import Learner, check_accumulate
+from keras_vit.training.learner import Learner
+from keras_vit.training.loop import HeldOut
 from keras_vit.training.optimisers import optimizer
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.tasks import SingleLabel
@@ -316,7 +316,9 @@ def test_the_command_chooses_the_flavour_and_says_so(image_folder, tmp_path, com
 
 @pytest.mark.flavours
 @pytest.mark.parametrize(("processes", "size"), [(2, 40), (2, 4), (1, 4)])
-def test_every_held_out_image_is_read_by_one_process_and_counts_once(rng, size, processes):
+def test_every_held_out_image_is_read_by_one_process_and_counts_once(
+    rng, size, processes, monkeypatch
+):
     keras.utils.set_random_seed(0)
     spec = keras_vit.ViTSpec(patch_size=8, hidden_dim=16, depth=1, num_heads=2, mlp_dim=16)
     model = keras_vit.ViT(spec, 3, 8)
@@ -330,12 +332,13 @@ def test_every_held_out_image_is_read_by_one_process_and_counts_once(rng, size, 
     logits = learner.predict(images[held_out], verbose=0).astype(np.float64)
     read = []
 
-    def batches(indices, count):
+    def batches(source, indices, preprocessing, count):
         import tensorflow as tf
 
         read.append(indices)
-        return tf.data.Dataset.from_tensor_slices((images[indices], targets[indices])).batch(count)
+        return tf.data.Dataset.from_tensor_slices((images[indices], indices % 3)).batch(count)
 
+    monkeypatch.setattr(loop.data, "evaluation_batches", batches)
     sums = {"loss": 0.0, "accuracy": 0.0}
     for process in range(processes):
         engine = Engine(replicas=processes, processes=processes, process=process)
@@ -343,9 +346,13 @@ def test_every_held_out_image_is_read_by_one_process_and_counts_once(rng, size, 
             learner=learner,
             task=task,
             engine=engine,
-            split=SimpleNamespace(held_out=held_out),
-            recipe=Recipe(batch_size=size, jit=False),
-            held_out_batches=batches,
+            plan=SimpleNamespace(batch_size=size),
+            begun=SimpleNamespace(
+                model=model,
+                source=None,
+                split=SimpleNamespace(held_out=held_out),
+                recipe=Recipe(jit=False),
+            ),
         )
         found = HeldOut(ready, []).evaluate()
         assert found.keys() == sums.keys()
@@ -393,7 +400,7 @@ def test_a_batch_that_the_replicas_do_not_divide_is_refused(tmp_path):
     with pytest.raises(UsageError, match="batch_size=3; the nearest that they divide: 4[.]"):
         Engine(replicas=4).check_batch(3)
     with pytest.raises(UsageError, match="each of the 4 replicas, 8. Received: accumulate=3"):
-        check_accumulate(3, 32, 4)
+        Engine(replicas=4).check_batch(32, 3)
     with pytest.raises(UsageError, match="the nearest that they divide: 4 and 6"):
         recipe = Recipe(batch_size=5)
         check_settings("none", recipe, None, tmp_path / "run", engine=Engine(replicas=2))

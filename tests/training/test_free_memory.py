@@ -12,7 +12,7 @@ from keras_vit import UsageError
 from keras_vit.data import open_source
 from keras_vit.models.profile import profile
 from keras_vit.specs import VARIANTS
-from keras_vit.training import Hooks, Recipe, Saving, dry_run, prepared, train
+from keras_vit.training import Hooks, Recipe, Saving, dry_run, train
 from keras_vit.training import costs as costs_module
 from keras_vit.training.costs import Costs
 from keras_vit.training.engines import Engine
@@ -127,12 +127,12 @@ def test_xla_is_used_where_it_saves_time(monkeypatch):
 def test_a_run_keeps_the_parts_that_were_chosen(image_folder, tiny_model, tmp_path, monkeypatch):
     source, plans = open_source(image_folder), []
     hooks, every = Hooks(started=plans.append), "3 steps"
-    monkeypatch.setattr(prepared, "free_memory", lambda *_: GIB)
+    monkeypatch.setattr(costs_module, "free_memory", lambda *_: GIB)
     whole = train(
         tiny_model, source, RECIPE, Saving(tmp_path / "whole", checkpoint_every=every), hooks=hooks
     )
     needed = plans[-1].memory
-    monkeypatch.setattr(prepared, "free_memory", lambda *_: round(needed / 0.8))
+    monkeypatch.setattr(costs_module, "free_memory", lambda *_: round(needed / 0.8))
     parts = train(
         tiny_model, source, RECIPE, Saving(tmp_path / "parts", checkpoint_every=every), hooks=hooks
     )
@@ -142,7 +142,7 @@ def test_a_run_keeps_the_parts_that_were_chosen(image_folder, tiny_model, tmp_pa
     assert whole.setting("jit") is False
     assert parts.metrics()[-1]["loss"] == pytest.approx(whole.metrics()[-1]["loss"], rel=1e-4)
     # It goes on with them where more is free, and with others if they are given.
-    monkeypatch.setattr(prepared, "free_memory", lambda *_: GIB)
+    monkeypatch.setattr(costs_module, "free_memory", lambda *_: GIB)
     for steps, given, expected in ((8, None, chosen), (9, 1, 1)):
         longer = dataclasses.replace(RECIPE, duration=f"{steps} steps", accumulate=given)
         saving = Saving(parts.path, resume=True, checkpoint_every=every)
@@ -153,7 +153,7 @@ def test_a_run_keeps_the_parts_that_were_chosen(image_folder, tiny_model, tmp_pa
 def test_a_training_that_does_not_fit_writes_nothing(
     image_folder, tiny_model, tmp_path, monkeypatch, invoke
 ):
-    monkeypatch.setattr(prepared, "free_memory", lambda *_: 1000)
+    monkeypatch.setattr(costs_module, "free_memory", lambda *_: 1000)
     with pytest.raises(UsageError, match="and 0.0 GiB are free; choose a smaller model"):
         train(tiny_model, open_source(image_folder), RECIPE, tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -182,7 +182,7 @@ def test_the_estimate_counts_a_part_of_the_batch():
     learner.compile(optimizer(recipe, model, 10, 1, learner.trainable_variables), loss="mse")
     learner.optimizer.build(learner.trainable_variables)
     found = [
-        prepared.costs_of(dataclasses.replace(recipe, accumulate=n), model, learner)
+        costs_module.costs_of(dataclasses.replace(recipe, accumulate=n), model, learner)
         for n in (None, 1, 2, 8)
     ]
     assert found[0] == found[1]
@@ -200,7 +200,7 @@ def test_remat_and_a_frozen_body_hold_one_block_at_a_time(settings, blocks, kept
     model = SimpleNamespace(spec=VIT, num_classes=3, image_size=(224, 224), weights=[])
     optimizer = SimpleNamespace(variables=[])
     learner = SimpleNamespace(trainable_variables=[], optimizer=optimizer)
-    found = prepared.costs_of(Recipe(batch_size=1, **settings), model, learner)
+    found = costs_module.costs_of(Recipe(batch_size=1, **settings), model, learner)
     block = next(layer.held for layer in profile(VIT, 3) if layer.name == "encoderblock_0")
     # Remat keeps the input of each block.
     assert found.activations == 4 * (3 * 224 * 224 + blocks * block + kept * 197 * 192)

@@ -11,10 +11,9 @@ import keras_vit
 from keras_vit import UsageError
 from keras_vit.cli import fit
 from keras_vit.specs import VARIANTS, find_variant
-from keras_vit.training.durations import to_steps
-from keras_vit.training.plan import plan_of
+from keras_vit.training.plan import plan_of, to_steps
 from keras_vit.training.recipes import PRESETS, Recipe, default_recipe
-from keras_vit.training.recipes.regularisation import AUGREG
+from keras_vit.training.recipes.from_scratch import AUGREG
 from keras_vit.training.settings import adapted, check_recipe, differences, in_usual_size
 
 

@@ -26,7 +26,7 @@ from keras_vit.data import open_source
 from keras_vit.training import Hooks, Recipe, Saving, loop, train
 from keras_vit.training.callbacks import Steps
 from keras_vit.training.checkpoints import Checkpoints
-from keras_vit.training.held_out import HeldOut
+from keras_vit.training.loop import HeldOut
 
 TINY = Recipe(image_size=16, duration="2 epochs", batch_size=4, augment="mild_crop_flip", jit=False)
 

@@ -323,11 +323,11 @@ def test_every_setting_reaches_the_loop(image_folder, tmp_path, tiny_model, monk
         seeded = dataclasses.replace(recipe, seed=seed)
         train(tiny_model, source, seeded, Saving(tmp_path / "run", overwrite=True))
     first, second, other = (
-        np.array(each.model.get_layer("encoderblock_0").mlp.dense_0.kernel) for each in loops
+        np.array(each.begun.model.get_layer("encoderblock_0").mlp.dense_0.kernel) for each in loops
     )
     np.testing.assert_array_equal(first, second)
     assert not np.allclose(first, other)
-    model, learner = loops[0].model, loops[0].learner
+    model, learner = loops[0].begun.model, loops[0].learner
     assert learner.jit_compile is True
     assert learner.loss.get_config()["label_smoothing"] == 0.3
     assert float(np.asarray(learner.optimizer.momentum)) == pytest.approx(0.7)

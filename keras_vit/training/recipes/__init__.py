@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 
 from keras_vit.recipe import Preset, Recipe
-from keras_vit.training.recipes.everyday import EVERYDAY
 from keras_vit.training.recipes.finetuning import FINETUNING
-from keras_vit.training.recipes.pretraining import PRETRAINING
-from keras_vit.training.recipes.regularisation import AUGREG
+from keras_vit.training.recipes.from_scratch import AUGREG, EVERYDAY, PRETRAINING
 
 __all__ = ["PRESETS", "RECIPES", "Preset", "Recipe", "default_recipe"]
 
