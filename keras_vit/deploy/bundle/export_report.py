@@ -182,9 +182,7 @@ def _row(
         description["precision"],
         description["parity"],
         earlier,
-        bytes=description["bytes"],
-        sha256=description["sha256"],
-        weights_sha256=description.get("weights_sha256"),
+        **{field: description.get(field) for field in ("bytes", "sha256", "weights_sha256")},
         partitions=_partitions(description),
         deflated=deflated,
         deflated_ratio=deflated / float_size if deflated and float_size else None,
@@ -240,8 +238,7 @@ class _Measurements(Struct):
 
 def _labels(folder: Path, names: dict[str, Any]) -> tuple[str, ...]:
     files = (folder / name / "labels.txt" for name in names)
-    first = next((file for file in files if file.is_file()), None)
-    return () if first is None else _files.read_lines(first, errors="replace")
+    return next((_files.read_lines(file, errors="replace") for file in files if file.is_file()), ())
 
 
 def _order(item: tuple[str, dict[str, Any]]) -> tuple[int, str]:
