@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import cycle
 from typing import Any
 
-from keras_vit._figures import BLUE, GREY, as_png, own_settings, subplots
+from keras_vit._figures import BLUE, GREY, as_png, own_settings, short_name, subplots
 from keras_vit.tflite.measure import Measured
 
 _COLOURS = (BLUE, "#c2621a", "#3a8f4d", "#b23a48", "#7b5ea7", "#8c6239", "#c2569b", "#4f6d7a")
@@ -82,5 +82,4 @@ def _costs(sizes: dict[str, int], measured: dict[str, Measured]) -> dict[str, di
 
 
 def _short(name: str) -> str:
-    plain = "".join(c if c.isprintable() else "?" for c in name)
-    return plain if len(plain) <= _MAX_NAME else plain[: _MAX_NAME - 1] + "\u2026"
+    return short_name("".join(c if c.isprintable() else "?" for c in name), _MAX_NAME)

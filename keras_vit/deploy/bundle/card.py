@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from keras_vit._templates import code, rendered
@@ -32,7 +31,7 @@ def card(
     labels: tuple[str, ...] = (),
     machine: str = "",
     earlier: tuple[str, ...] = (),
-    refused: Mapping[str, str] = MappingProxyType({}),
+    refused: Mapping[str, str] | None = None,
 ) -> str:
     """The card, in Markdown. Text read from folders is put into code spans, so it is never markup.
 
@@ -143,8 +142,6 @@ def _listed(names: list[str]) -> str:
 
 def _proof(description: dict[str, Any]) -> str:
     parity = description["parity"]
-    if parity.get("lost") is None:
-        return ""
     return "; ".join(Verdict.from_dict(parity).accuracy_notes(parity.get("max_drop")))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -26,7 +25,7 @@ def write_report(
     folder: str | os.PathLike,
     descriptions: dict[str, dict[str, Any]],
     measured: dict[str, Measured],
-    refused: Mapping[str, str] = MappingProxyType({}),
+    refused: Mapping[str, str] | None = None,
     earlier_figures: Mapping[str, Measured] | None = None,
 ) -> None:
     """Writes table.json, card.md and plot.png into the folder of the bundles.
@@ -58,7 +57,7 @@ def write_report(
     _files.write_text(folder / "card.md", text)
     threads = max((entry.threads for m in measured.values() for entry in m.latency), default=0)
     rows = [_row(name, about, figures, name in earlier) for name, about in files.items()]
-    _files.write_json(folder / "table.json", table_record(rows, refused, threads))
+    _files.write_json(folder / "table.json", table_record(rows, refused or {}, threads))
 
 
 def withdraw_report(folder: str | os.PathLike) -> dict[str, Measured]:
@@ -88,34 +87,24 @@ def table_record(
     }
 
 
-def table_row(
-    name: str, precision: str, parity: dict[str, Any], earlier: bool = False, **costs: Any
-) -> dict[str, Any]:
+def table_row(parity: dict[str, Any], **known: Any) -> dict[str, Any]:
     """A row of table.json; unknown values are None.
 
     Args:
-        name: name of the bundle's folder.
-        precision: precision of the file.
-        parity: the result of `Verdict.to_dict`.
-        earlier: whether an earlier call measured the file.
-        costs: values of the other fields, `_COSTS`.
+        parity: the result of `Verdict.to_dict`, which has the precision and the figures.
+        known: values of other fields.
     """
-    return {
-        "name": name,
-        "precision": precision,
-        **{field: parity.get(field) for field in _FIGURES},
-        **{field: costs.get(field) for field in _COSTS},
-        "earlier": earlier,
-    }
+    known = {"earlier": False} | known | {field: parity.get(field) for field in _FIGURES}
+    return {field: known.get(field) for field in _ROW}
 
 
 _FIGURES = (
-    *("images", "accuracy", "keras_accuracy", "informed", "drop", "largest_drop"),
+    *("precision", "images", "accuracy", "keras_accuracy", "informed", "drop", "largest_drop"),
     *("agreement", "max_difference", "error", "cosine"),
 )
-_COSTS = (
-    *("bytes", "sha256", "weights_sha256", "partitions", "deflated", "deflated_ratio"),
-    *("latency_ms", "measured", "compression"),
+_ROW = (
+    *("name", *_FIGURES, "bytes", "sha256", "weights_sha256", "partitions"),
+    *("deflated", "deflated_ratio", "latency_ms", "measured", "compression", "earlier"),
 )
 
 
@@ -178,11 +167,10 @@ def _row(
         each and each.compressed_bytes for each in (measured, figures.get("float32"))
     )
     return table_row(
-        name,
-        description["precision"],
         description["parity"],
-        earlier,
-        **{field: description.get(field) for field in ("bytes", "sha256", "weights_sha256")},
+        name=name,
+        earlier=earlier,
+        **{key: description.get(key) for key in ("bytes", "sha256", "weights_sha256")},
         partitions=_partitions(description),
         deflated=deflated,
         deflated_ratio=deflated / float_size if deflated and float_size else None,

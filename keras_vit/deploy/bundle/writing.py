@@ -118,7 +118,7 @@ def _description(
         "blocks": blocks,
         "calibration": _calibration(made.calibration),
         "parity": {"images_from": judged.reference.images_from, **judged.verdict.to_dict(max_drop)},
-        "gpu_run": msgspec.to_builtins(judged.gpu),
+        "gpu_run": msgspec.json.decode(msgspec.json.encode(judged.gpu)),
         "half_precision": judged.half and judged.half.to_dict(),
         "client": judged.client and judged.client.to_dict(),
         "made_with": _versions(),

@@ -236,9 +236,8 @@ def _rows(
     deflated = {name: kept.pop("deflated") for name, kept in held.items()}
     return [
         table_row(
-            name,
-            file.verdict.precision,
             file.verdict.to_dict(max_drop),
+            name=name,
             bytes=len(file.content),
             sha256=hashlib.sha256(mapped(file.content)).hexdigest(),
             weights_sha256=file.made.about.weights_sha256,

@@ -25,7 +25,7 @@ METHODS: dict[str, tuple[str, ...]] = {
 TRAINABLE = tuple(name for name, precision in PRECISIONS.items() if precision.trainable)
 # More values than int8 can hold save nothing.
 MOST_CLUSTERS = 256
-PATTERNS = {"2:4": (2, 4)}
+PATTERNS = ("2:4",)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,6 @@ from keras_vit._errors import MissingPackageError, UsageError
 from keras_vit._keras import LEGACY, keras
 from keras_vit.deploy.compression import rounding
 from keras_vit.deploy.compression.dense import unwrapped, wrap_dense
-from keras_vit.deploy.compression.methods import PATTERNS, Compression
 from keras_vit.deploy.precisions import precision_of
 from keras_vit.models.image_model import ImageModel
 
@@ -44,7 +43,7 @@ _Wrapping = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 
 def train_stage(
-    stage: str, model: ImageModel, train: Train, wanted: Compression, steps: int, keep_zeros: bool
+    stage: str, model: ImageModel, train: Train, wanted: Any, steps: int, keep_zeros: bool
 ) -> tuple[ImageModel, Ranges]:
     """Fine-tunes a model while a stage of a compression changes the kernels of its Dense layers.
 
@@ -54,7 +53,7 @@ def train_stage(
             the quantised file.
         model: the trained model.
         train: a function that trains a model with callbacks.
-        wanted: the settings.
+        wanted: the settings, a `Compression`.
         steps: number of training steps.
         keep_zeros: whether zero weights stay zero, when it clusters or rounds.
 
@@ -69,9 +68,10 @@ def train_stage(
     return unwrapped(model, copy, wrappers, kernel), ranges
 
 
-def _pruning(model: ImageModel, wanted: Compression, steps: int, keep_zeros: bool) -> _Wrapping:
+def _pruning(model: ImageModel, wanted: Any, steps: int, keep_zeros: bool) -> _Wrapping:
     """The fraction of zeros grows over the first half of the steps; a pattern is there at once."""
-    pattern, half = PATTERNS.get(wanted.pattern), max(steps // 2, 1)
+    half = max(steps // 2, 1)
+    pattern = tuple(map(int, wanted.pattern.split(":"))) if wanted.pattern else None
     if pattern:
         schedule = _sparsity.ConstantSparsity(pattern[0] / pattern[1], begin_step=0, frequency=1)
     else:
@@ -87,7 +87,7 @@ def _pruning(model: ImageModel, wanted: Compression, steps: int, keep_zeros: boo
     return functools.partial(prune, pruning_schedule=schedule, sparsity_m_by_n=pattern), kernel
 
 
-def _clustering(model: ImageModel, wanted: Compression, steps: int, keep_zeros: bool) -> _Wrapping:
+def _clustering(model: ImageModel, wanted: Any, steps: int, keep_zeros: bool) -> _Wrapping:
     start = _clusters.CentroidInitialization.KMEANS_PLUS_PLUS
 
     def wrap(dense):
@@ -102,7 +102,7 @@ def _clustering(model: ImageModel, wanted: Compression, steps: int, keep_zeros: 
     return wrap, kernel
 
 
-def _rounding(model: ImageModel, wanted: Compression, steps: int, keep_zeros: bool) -> _Wrapping:
+def _rounding(model: ImageModel, wanted: Any, steps: int, keep_zeros: bool) -> _Wrapping:
     precision = wanted.quantize
 
     def wrap(dense):

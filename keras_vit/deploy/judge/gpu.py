@@ -146,8 +146,7 @@ def judge_on_gpu(
     if not np.isfinite(difference):
         problem, difference = "scores that are not finite", None
     block = first_wrong_block(content, inputs[:1], run) if problem else ""
-    known |= {"max_difference": difference, "block": block}
-    return GpuRun(device, problem, len(expected), **known)
+    return GpuRun(device, problem, len(expected), max_difference=difference, block=block, **known)
 
 
 def _problem(difference: float, allowed: float, reference: str = "") -> str:
@@ -181,9 +180,7 @@ def first_wrong_block(content: Model, inputs: np.ndarray, run: Run = run_on_gpu)
         difference = np.linalg.norm(actual - expected) / max(np.linalg.norm(expected), 1e-12)
         return not difference <= _WRONG  # NaN is wrong
 
-    names = list(ends)
-    place = bisect.bisect_left(names, True, key=is_wrong)
-    return names[place] if place < len(names) else ""
+    return [*ends, ""][bisect.bisect_left(list(ends), True, key=is_wrong)]
 
 
 def _in_half_precision(
@@ -200,9 +197,9 @@ def _in_half_precision(
         images = min(count, len(inputs))
         if scores is None:
             found.append(HalfSums(sums, f"overflow in {overflow}", images))
-            continue
-        difference = float(np.abs(scores - expected[:images]).max())
-        found.append(HalfSums(sums, _problem(difference, allowed), images, difference))
+        else:
+            difference = float(np.abs(scores - expected[:images]).max())
+            found.append(HalfSums(sums, _problem(difference, allowed), images, difference))
     return tuple(found)
 
 

@@ -173,7 +173,7 @@ class Verdict:
 
     def accuracy_notes(self, max_drop: float | None = None) -> list[str]:
         """Sentences that say which loss of accuracy the images exclude; none without labels."""
-        if self.accuracy is None:
+        if self.lost is None:  # older files have the accuracies alone
             return []
         if not self.informed:
             return [
