@@ -48,15 +48,16 @@ def stored_kernels(content: Model) -> list[StoredKernel]:
     graph = read_graph(content)
     with quiet():
         file = interpreter_class()(**as_source(content))  # only its constants are read
-    scales = {
-        each["index"]: _scale(each["quantization_parameters"], each["shape"])
-        for each in file.get_tensor_details()
-    }
-    return [
-        StoredKernel(graph.layer(operator), file.get_tensor(index), scales[index])
+    details = {each["index"]: each for each in file.get_tensor_details()}
+    indices = [
+        (operator, _source(graph, operand))
         for operator in graph.operators
         if operator.name in ("FULLY_CONNECTED", "BATCH_MATMUL")
-        for index in (_source(graph, operand) for operand in operator.inputs[:2])
+        for operand in operator.inputs[:2]
+    ]
+    return [
+        StoredKernel(graph.layer(operator), file.get_tensor(index), _scale(details[index]))
+        for operator, index in indices
         if graph.tensors[index].constant
     ]
 
@@ -86,7 +87,9 @@ def _source(graph: Graph, index: int) -> int:
     return producer.inputs[0] if producer and producer.name == "DEQUANTIZE" else index
 
 
-def _scale(quantization: dict[str, Any], shape: tuple[int, ...]) -> np.ndarray:
+def _scale(details: dict[str, Any]) -> np.ndarray:
+    """The scale of a kernel, from what the interpreter says of it."""
+    shape, quantization = details["shape"], details["quantization_parameters"]
     scales, block = quantization["scales"], quantization["block_size"]
     if block:
         # (outputs, blocks of inputs) to (outputs, inputs)
