@@ -79,7 +79,7 @@ def _compared(bundles: list[Path], runners: dict[str, str]) -> tuple[list[list[s
     rows, wrong = [], []
     for bundle in bundles:
         floor = _files.read_json(bundle / "model.json", format=1)["runtime_floor"]
-        tolerance = read_golden(bundle).tolerance.scores
+        tolerance = read_golden(bundle)[1].scores
         cells = []
         for name, python in runners.items():
             found = _run(python, bundle)

@@ -6,8 +6,8 @@ It recommends one of them, in a sentence.
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from keras_vit._templates import code, rendered
@@ -31,7 +31,7 @@ def card(
     labels: tuple[str, ...] = (),
     machine: str = "",
     earlier: tuple[str, ...] = (),
-    refused: Mapping[str, str] = MappingProxyType({}),
+    refused: Mapping[str, str] | None = None,
 ) -> str:
     """The card, in Markdown. Text read from folders is put into code spans, so it is never markup.
 
@@ -44,23 +44,20 @@ def card(
         earlier: names of files that were measured in an earlier call.
         refused: why some requested files were not written, by their names.
     """
-    latencies = [entry for each in measured.values() for entry in each.latency]
     return rendered(
         "deploy/bundle/card.md.j2",
         **_lines(descriptions),
         files=descriptions,
-        model=next(iter(descriptions.values()))["model"],
         parameters=max(d.get("parameters") or 0 for d in descriptions.values()),
         recommendation=recommendation(descriptions, code),
         labels=answers_of(labels),
         header=table[0],
         rows=table[1],
         machine=machine,
-        runs=sorted({entry.runs for entry in latencies}),
+        runs=sorted({entry.runs for each in measured.values() for entry in each.latency}),
         before_bytes=max((each.before_bytes or 0 for each in measured.values()), default=0),
         measured=measured,
-        earlier=[name for name in earlier if name in measured],
-        unmeasured=[name for name in descriptions if name not in measured],
+        earlier=earlier,
         precisions={precision.name: precision for precision in PRECISIONS.values()},
         gpu=_gpu(descriptions),
         refused=refused,
@@ -77,21 +74,20 @@ def notes(descriptions: Descriptions) -> list[str]:
     return [line.removeprefix("- ") for line in text.splitlines()]
 
 
-def recommended(descriptions: Mapping[str, Mapping[str, Any]]) -> str:
+def recommended(descriptions: Descriptions) -> str:
     """The smallest file that lost at most half a point of accuracy; else the one that lost least.
 
     Args:
         descriptions: the model.json of each bundle, by the name of its folder.
     """
-    good = [name for name, each in descriptions.items() if _loss(each) <= _LOSS]
+    losses = {name: _loss(each) for name, each in descriptions.items()}
+    good = [name for name, loss in losses.items() if loss <= _LOSS]
     if good:
         return min(good, key=lambda name: descriptions[name]["bytes"])
-    return min(descriptions, key=lambda name: _loss(descriptions[name]))
+    return min(losses, key=losses.get)
 
 
-def recommendation(
-    descriptions: Mapping[str, Mapping[str, Any]], named: Callable[[str], str] = str
-) -> str:
+def recommendation(descriptions: Descriptions, named: Callable[[str], str] = str) -> str:
     """Sentences: the recommended file, its size and what it loses; and files that are the same.
 
     Args:
@@ -101,12 +97,13 @@ def recommendation(
     if all(each["parity"].get("images_from") == "random images" for each in descriptions.values()):
         return "Compared with Keras on random images only: pass pictures to see which file to take."
     name = recommended(descriptions)
-    size = _size(name, descriptions)
-    good = _loss(descriptions[name]) <= _LOSS
+    best, largest = descriptions[name], max(each["bytes"] for each in descriptions.values())
+    good, size = _loss(best) <= _LOSS, best["bytes"] / largest
     take = "Take" if good else f"No file is within {_LOSS} points of Keras; the best is"
-    best = f"{take} {named(name)}: {f'{size}, ' if size else ''}{_lost(descriptions[name])}."
-    same = [" and ".join(map(named, names)) for names in _same(descriptions)]
-    return " ".join([best, *(f"{names} are the same file." for names in same)])
+    smaller = f"{size:.0%} of the size of the largest file, " if size < 0.99 else ""
+    equal = _grouped((each["sha256"], named(name)) for name, each in descriptions.items()).values()
+    same = [f"{' and '.join(names)} are the same file." for names in equal if len(names) > 1]
+    return " ".join([f"{take} {named(name)}: {smaller}{_lost(best)}.", *same])
 
 
 def _lines(descriptions: Descriptions) -> dict[str, Any]:
@@ -145,8 +142,6 @@ def _listed(names: list[str]) -> str:
 
 def _proof(description: dict[str, Any]) -> str:
     parity = description["parity"]
-    if parity.get("lost") is None:
-        return ""
     return "; ".join(Verdict.from_dict(parity).accuracy_notes(parity.get("max_drop")))
 
 
@@ -156,37 +151,29 @@ def _left_out(undelegated: list[dict[str, str]]) -> list[tuple[tuple[str, str], 
     return list(_grouped(pairs).items())
 
 
-def _gpu(
-    descriptions: Descriptions,
-) -> list[tuple[tuple[str, ...], list[str], list[str]]] | None:
+def _gpu(descriptions: Descriptions) -> list[tuple[tuple[str, ...], list[str], list[str]]] | None:
     """Problems on GPU delegates, each once, with the files and the layers that have it."""
     linted = {name: d["gpu"] for name, d in descriptions.items() if d.get("gpu") is not None}
-    names: dict[tuple[str, ...], list[str]] = {}
-    layers: dict[tuple[str, ...], list[str]] = {}
+    names, layers = defaultdict(list), defaultdict(list)
     for name, findings in linted.items():
         for finding in findings:
             delegates = " and ".join(finding["delegates"])
             kind = (finding["effect"], delegates, finding["operator"], finding["reason"])
-            names.setdefault(kind, []).append(name)
-            layers.setdefault(kind, []).extend(finding["layers"])
+            names[kind].append(name)
+            layers[kind] += finding["layers"]
     kinds = sorted(names, key=lambda kind: _EFFECTS.index(kind[0]))
     return [(kind, names[kind], layers[kind]) for kind in kinds] if linted else None
 
 
-def _same(descriptions: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
-    names = _grouped((each["sha256"], name) for name, each in descriptions.items())
-    return [same for same in names.values() if len(same) > 1]
-
-
 def _grouped(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
     """The second values of pairs by the first ones."""
-    groups: dict[Any, list[Any]] = {}
+    groups = defaultdict(list)
     for key, value in pairs:
-        groups.setdefault(key, []).append(value)
+        groups[key].append(value)
     return groups
 
 
-def _loss(description: Mapping[str, Any]) -> float:
+def _loss(description: dict[str, Any]) -> float:
     parity = description["parity"]
     if _is_informed(parity):
         return 100 * (parity["keras_accuracy"] - parity["accuracy"])
@@ -194,18 +181,12 @@ def _loss(description: Mapping[str, Any]) -> float:
     return 0.0 if agreement is None else 100 * (1 - agreement)
 
 
-def _is_informed(parity: Mapping[str, Any]) -> bool:
+def _is_informed(parity: dict[str, Any]) -> bool:
     """Whether the accuracies say something, see `Verdict.informed`."""
     return parity.get("accuracy") is not None and parity.get("informed", True)
 
 
-def _size(name: str, descriptions: Mapping[str, Mapping[str, Any]]) -> str:
-    largest = max(each["bytes"] for each in descriptions.values())
-    fraction = descriptions[name]["bytes"] / largest
-    return f"{fraction:.0%} of the size of the largest file" if fraction < 0.99 else ""
-
-
-def _lost(description: Mapping[str, Any]) -> str:
+def _lost(description: dict[str, Any]) -> str:
     parity = description["parity"]
     pictures, loss = f"{parity['images']:,} pictures", _loss(description)
     if parity.get("agreement") is None:  # features have no classes

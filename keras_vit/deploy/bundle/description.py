@@ -163,43 +163,35 @@ def read_bundle(folder: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np
             f"{model} is not the file that model.json describes: expected sha256 "
             f"{description['sha256'][:12]}... Received: {digest[:12]}...; export it again."
         )
-    return description, golden_arrays(read_golden(folder), folder)
+    return description, read_golden(folder)[0]
 
 
-def read_golden(folder: Path) -> Golden:
-    """The content of a bundle's golden.json.
+def read_golden(folder: Path) -> tuple[dict[str, np.ndarray], Tolerance]:
+    """The arrays of a bundle's golden.json, image, tensor and scores, and their tolerance.
 
     Raises:
-        UsageError: it is missing, has a newer format, or a field has another type.
+        UsageError: it is missing, has a newer format, a field has another type, the shape of an
+            array does not fit its bytes, or the image is not uint8 RGB.
     """
     file = folder / "golden.json"
-    return _files.read_record(file, Golden, format=FORMAT, most_bytes=_MOST_GOLDEN)
-
-
-def golden_arrays(golden: Golden, folder: Path) -> dict[str, np.ndarray]:
-    """The arrays of a golden.json: image, tensor, scores.
-
-    Raises:
-        UsageError: the shape of one does not fit its bytes, or the image is not uint8 RGB.
-    """
+    golden = _files.read_record(file, Golden, format=FORMAT, most_bytes=_MOST_GOLDEN)
     names = ("image", "tensor", "scores")
-    arrays = {name: _decode(getattr(golden, name), folder) for name in names}
+    arrays = {name: _decode(getattr(golden, name), file) for name in names}
     image = arrays["image"]
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
         raise UsageError(
-            f"{folder / 'golden.json'}: $.image must be uint8 (height, width, 3). "
+            f"{file}: $.image must be uint8 (height, width, 3). "
             f"Received: {image.dtype} {image.shape}; export it again."
         )
-    return arrays
+    return arrays, golden.tolerance
 
 
-def _decode(entry: Array, folder: Path) -> np.ndarray:
-    dtypes = {"uint8": np.dtype("u1"), "float32": np.dtype("<f4")}
+def _decode(entry: Array, file: Path) -> np.ndarray:
     try:
         raw = base64.b64decode(entry.base64, validate=True)
-        return np.frombuffer(raw, dtypes[entry.dtype]).reshape(entry.shape)
+        return np.frombuffer(raw, np.dtype(entry.dtype).newbyteorder("<")).reshape(entry.shape)
     except ValueError as error:
         raise UsageError(
-            f"{folder / 'golden.json'}: expected dtype, shape and base64 that fit each other. "
+            f"{file}: expected dtype, shape and base64 that fit each other. "
             f"Received: {shown(error)}; export it again."
         ) from None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
@@ -26,7 +25,7 @@ def write_report(
     folder: str | os.PathLike,
     descriptions: dict[str, dict[str, Any]],
     measured: dict[str, Measured],
-    refused: Mapping[str, str] = MappingProxyType({}),
+    refused: Mapping[str, str] | None = None,
     earlier_figures: Mapping[str, Measured] | None = None,
 ) -> None:
     """Writes table.json, card.md and plot.png into the folder of the bundles.
@@ -48,8 +47,7 @@ def write_report(
     folder = Path(folder)
     earlier = _earlier_bundles(folder, descriptions)
     known = _measurements(folder) if earlier_figures is None else earlier_figures
-    hashes = {name: description["sha256"] for name, description in earlier.items()}
-    figures = {name: known[sha256] for name, sha256 in hashes.items() if sha256 in known} | measured
+    figures = {n: known[d["sha256"]] for n, d in earlier.items() if d["sha256"] in known} | measured
     files = dict(sorted({**earlier, **descriptions}.items(), key=_order))
     picture = plot(files, figures)
     labels = _labels(folder, files)
@@ -58,12 +56,8 @@ def write_report(
         temporary.write_bytes(picture)
     _files.write_text(folder / "card.md", text)
     threads = max((entry.threads for m in measured.values() for entry in m.latency), default=0)
-    sizes = {name: values.compressed_bytes for name, values in figures.items()}
-    rows = [
-        _row(name, description, figures.get(name), sizes) | {"earlier": name in earlier}
-        for name, description in files.items()
-    ]
-    _files.write_json(folder / "table.json", table_record(rows, refused, threads))
+    rows = [_row(name, about, figures, name in earlier) for name, about in files.items()]
+    _files.write_json(folder / "table.json", table_record(rows, refused or {}, threads))
 
 
 def withdraw_report(folder: str | os.PathLike) -> dict[str, Measured]:
@@ -93,38 +87,24 @@ def table_record(
     }
 
 
-def table_row(
-    name: str, precision: str, parity: dict[str, Any], bytes: int, sha256: str, **more: Any
-) -> dict[str, Any]:
+def table_row(parity: dict[str, Any], **known: Any) -> dict[str, Any]:
     """A row of table.json; unknown values are None.
 
     Args:
-        name: name of the bundle's folder.
-        precision: precision of the file.
-        parity: the result of `Verdict.to_dict`.
-        bytes: size of the file.
-        sha256: hash of the file.
-        more: values of other fields.
+        parity: the result of `Verdict.to_dict`, which has the precision and the figures.
+        known: values of other fields.
     """
-    return {
-        "name": name,
-        "precision": precision,
-        **{figure: parity.get(figure) for figure in _FIGURES},
-        "bytes": bytes,
-        "sha256": sha256,
-        **dict.fromkeys(_MORE),
-        **more,
-        "earlier": False,
-    }
+    known = {"earlier": False} | known | {field: parity.get(field) for field in _FIGURES}
+    return {field: known.get(field) for field in _ROW}
 
 
 _FIGURES = (
-    *("images", "accuracy", "keras_accuracy", "informed", "drop", "largest_drop"),
+    *("precision", "images", "accuracy", "keras_accuracy", "informed", "drop", "largest_drop"),
     *("agreement", "max_difference", "error", "cosine"),
 )
-_MORE = (
-    *("weights_sha256", "partitions", "deflated", "deflated_ratio"),
-    *("latency_ms", "measured", "compression"),
+_ROW = (
+    *("name", *_FIGURES, "bytes", "sha256", "weights_sha256", "partitions"),
+    *("deflated", "deflated_ratio", "latency_ms", "measured", "compression", "earlier"),
 )
 
 
@@ -134,78 +114,64 @@ def table(
     """The header and the rows of the table, as text; a column without any value is left out.
 
     A drop of accuracy is in percentage points; "drop, 95%" is the largest drop that the images do
-    not exclude. "ms" are medians, and "p90" belongs to the column before it; "zipped" is in MiB.
+    not exclude. "worst" is the largest difference of a score, as a fraction of the scores' scale.
+    "ms" are medians, and "p90" belongs to the column before it; "zipped" is in MiB.
 
     Args:
         descriptions: the model.json of each bundle, by the name of its folder.
         measured: the measurements of each file, by the same names; some may be missing.
     """
+    threads = dict.fromkeys(entry.threads for m in measured.values() for entry in m.latency)
+    rows = [_cells(d, measured.get(name), threads) for name, d in descriptions.items()]
+    columns = [column for column in zip(*rows, strict=True) if any(text for _, text in column)]
+    header = ["file", *(column[0][0] for column in columns)]
+    texts = zip(*([text or "-" for _, text in column] for column in columns), strict=True)
+    return header, [[name, *row] for name, row in zip(descriptions, texts, strict=True)]
+
+
+def _cells(
+    description: dict[str, Any], measured: Measured | None, threads: Iterable[int]
+) -> list[tuple[str, str]]:
+    """The header and the text of each column for a file; "" where the value is unknown."""
+    parity, costs = description["parity"], vars(measured) if measured else {}
+    latency = {entry.threads: vars(entry) for entry in costs.get("latency", ())}
+    worst = parity["max_difference"] / parity["scale"] if parity["scale"] else None
     columns = [
-        (column.header, [column.cell(d, measured.get(name)) for name, d in descriptions.items()])
-        for column in _columns(measured)
+        ("accuracy", parity.get("accuracy"), "{:.2%}".format),
+        ("drop", _drop(parity), "{:.2f}".format),
+        ("drop, 95%", parity.get("largest_drop"), "{:.2f}".format),
+        ("agreement", parity.get("agreement"), "{:.2%}".format),
+        ("worst", worst, "{:.1%}".format),
+        ("cosine", parity.get("cosine"), "{:.5f}".format),
+        ("MiB", description["bytes"], _mib),
+        ("zipped", costs.get("compressed_bytes"), _mib),
     ]
-    filled = [(header, cells) for header, cells in columns if any(cells)]
-    rows = zip(descriptions, *(cells for _, cells in filled), strict=True)
-    return ["file", *(header for header, _ in filled)], [
-        [cell or "-" for cell in row] for row in rows
+    for count in threads:
+        times, title = latency.get(count, {}), f"ms, {count} thread{'' if count == 1 else 's'}"
+        columns.append((title, times.get("median_ms"), _three_digits))
+        columns.append(("p90", times.get("p90_ms"), _three_digits))
+    columns += [
+        ("peak MiB", costs.get("peak_bytes"), lambda size: f"{size / 2**20:,.0f}"),
+        ("load s", costs.get("load_s"), _three_digits),
+        ("parts", _partitions(description), str),
     ]
-
-
-class _Column(NamedTuple):
-    header: str
-    value: Callable[[dict[str, Any], Measured | None], float | None]
-    text: Callable[[float], str]
-
-    def cell(self, description: dict[str, Any], measured: Measured | None) -> str:
-        value = self.value(description, measured)
-        return "" if value is None else self.text(value)
-
-
-def _columns(measured: dict[str, Measured]) -> list[_Column]:
-    threads = {entry.threads: None for m in measured.values() for entry in m.latency}
-    return [
-        _Column("accuracy", lambda d, m: d["parity"].get("accuracy"), "{:.2%}".format),
-        _Column("drop", lambda d, m: _drop(d["parity"]), "{:.2f}".format),
-        _Column("drop, 95%", lambda d, m: d["parity"].get("largest_drop"), "{:.2f}".format),
-        _Column("agreement", lambda d, m: d["parity"].get("agreement"), "{:.2%}".format),
-        _Column("worst", lambda d, m: _worst(d["parity"]), "{:.1%}".format),
-        _Column("cosine", lambda d, m: d["parity"].get("cosine"), "{:.5f}".format),
-        _Column("MiB", lambda d, m: _mib(d["bytes"]), _three_digits),
-        _Column("zipped", lambda d, m: _mib(m and m.compressed_bytes), _three_digits),
-        *(column for count in threads for column in _latency_columns(count)),
-        _Column("peak MiB", lambda d, m: _mib(m and m.peak_bytes), "{:,.0f}".format),
-        _Column("load s", lambda d, m: m and m.load_s, _three_digits),
-        _Column("parts", lambda d, m: d.get("delegation", {}).get("partitions"), str),
-    ]
-
-
-def _latency_columns(threads: int) -> list[_Column]:
-    def value(field: str) -> Callable[[dict[str, Any], Measured | None], float | None]:
-        return lambda d, m: next(
-            (getattr(e, field) for e in (m.latency if m else ()) if e.threads == threads), None
-        )
-
-    header = f"ms, {threads} thread{'' if threads == 1 else 's'}"
-    return [
-        _Column(header, value("median_ms"), _three_digits),
-        _Column("p90", value("p90_ms"), _three_digits),
-    ]
+    return [(title, "" if value is None else text(value)) for title, value, text in columns]
 
 
 def _row(
-    name: str, description: dict[str, Any], measured: Measured | None, sizes: dict[str, int]
+    name: str, description: dict[str, Any], figures: dict[str, Measured], earlier: bool
 ) -> dict[str, Any]:
-    entries = measured.latency if measured else ()
-    latency = max(entries, key=lambda entry: entry.threads, default=None)
-    deflated, float_size = sizes.get(name), sizes.get("float32")
+    measured = figures.get(name)
+    latency = max(measured.latency if measured else (), key=lambda e: e.threads, default=None)
+    deflated, float_size = (
+        each and each.compressed_bytes for each in (measured, figures.get("float32"))
+    )
     return table_row(
-        name,
-        description["precision"],
         description["parity"],
-        description["bytes"],
-        description["sha256"],
-        weights_sha256=description.get("weights_sha256"),
-        partitions=description.get("delegation", {}).get("partitions"),
+        name=name,
+        earlier=earlier,
+        **{key: description.get(key) for key in ("bytes", "sha256", "weights_sha256")},
+        partitions=_partitions(description),
         deflated=deflated,
         deflated_ratio=deflated / float_size if deflated and float_size else None,
         latency_ms=latency and latency.median_ms,
@@ -243,8 +209,8 @@ def _measurements(folder: Path) -> dict[str, Measured]:
         table = _files.read_json(folder / "table.json", format=FORMAT, schema=_Measurements)
     except UsageError:
         return {}  # no table, or a table of another version
-    measured = {row["sha256"]: row["measured"] for row in table["rows"] if row.get("measured")}
-    return {sha256: Measured.from_dict(values) for sha256, values in measured.items()}
+    rows = (row for row in table["rows"] if row.get("measured"))
+    return {row["sha256"]: Measured.from_dict(row["measured"]) for row in rows}
 
 
 class _Measurement(Struct):
@@ -260,8 +226,7 @@ class _Measurements(Struct):
 
 def _labels(folder: Path, names: dict[str, Any]) -> tuple[str, ...]:
     files = (folder / name / "labels.txt" for name in names)
-    first = next((file for file in files if file.is_file()), None)
-    return () if first is None else _files.read_lines(first, errors="replace")
+    return next((_files.read_lines(file, errors="replace") for file in files if file.is_file()), ())
 
 
 def _order(item: tuple[str, dict[str, Any]]) -> tuple[int, str]:
@@ -277,14 +242,12 @@ def _drop(parity: dict[str, Any]) -> float | None:
     return round(100 * (parity["keras_accuracy"] - parity["accuracy"]), 2) + 0.0  # no -0.00
 
 
-def _worst(parity: dict[str, Any]) -> float | None:
-    """The largest difference of a score, as a fraction of the scores' scale."""
-    known = parity.get("max_difference") is not None and parity.get("scale")
-    return parity["max_difference"] / parity["scale"] if known else None
+def _partitions(description: dict[str, Any]) -> int | None:
+    return (description.get("delegation") or {}).get("partitions")
 
 
-def _mib(size: int | None) -> float | None:
-    return None if size is None else size / 2**20
+def _mib(size: int) -> str:
+    return _three_digits(size / 2**20)
 
 
 def _three_digits(value: float) -> str:

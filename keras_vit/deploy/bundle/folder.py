@@ -25,9 +25,8 @@ def check_bundle(path: str | os.PathLike, export: str = "keras-vit export") -> N
         export: the command that makes bundles, as the user types it.
     """
     folder = bundle_folder(path)
-    if (folder / "model.json").is_file():
-        return
-    raise UsageError(f"{folder}: expected a bundle's folder{_found(folder, export)}.")
+    if not (folder / "model.json").is_file():
+        raise UsageError(f"{folder}: expected a bundle's folder{_found(folder, export)}.")
 
 
 def bundle_name(bundle: str | os.PathLike) -> str:

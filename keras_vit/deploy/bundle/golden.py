@@ -14,7 +14,7 @@ import numpy as np
 
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.data.preprocessing import preprocess_image
-from keras_vit.deploy.bundle.description import golden_arrays, read_golden
+from keras_vit.deploy.bundle.description import read_golden
 from keras_vit.deploy.bundle.folder import bundle_folder
 from keras_vit.deploy.bundle.opened import OpenedBundle, open_bundle
 from keras_vit.deploy.sampling import to_pixels
@@ -22,7 +22,7 @@ from keras_vit.labels import answer_scores, answers_of
 from keras_vit.tflite.compiled_model import predict_in_half_precision
 from keras_vit.tflite.runner import Runner
 
-# The runs that are timed after the first, which is left out: at most so many, for so many seconds.
+# The runs that are timed after the first, which is left out: their most number and seconds.
 _TIMED, _SECONDS = 20, 1.0
 
 
@@ -94,8 +94,7 @@ def check_golden(folder: str | os.PathLike, threads: int = 2, trusted: bool = Tr
     """
     bundle = open_bundle(folder, trusted)
     folder = bundle_folder(folder)
-    content = read_golden(folder)
-    golden, tolerance = golden_arrays(content, folder), content.tolerance
+    golden, tolerance = read_golden(folder)
     _check_shapes(golden, bundle.runner, folder)
 
     def found(scores: np.ndarray) -> int:
@@ -115,7 +114,7 @@ def check_golden(folder: str | os.PathLike, threads: int = 2, trusted: bool = Tr
         found(golden["scores"]),
         float(differences.max()),
         tolerance.tensor,
-        tuple(_checked(*kind, golden, found) for kind in kinds),
+        tuple(_checked(golden, found, *kind) for kind in kinds),
     )
 
 
@@ -138,11 +137,7 @@ def _tensor(image: np.ndarray, bundle: OpenedBundle) -> np.ndarray:
 
 
 def _checked(
-    kernels: str,
-    tolerance: float,
-    load: Callable[[], Callable[[np.ndarray], np.ndarray]],
-    golden: dict[str, np.ndarray],
-    found: Callable[[np.ndarray], int],
+    golden: dict[str, np.ndarray], found: Callable, kernels: str, tolerance: float, load: Callable
 ) -> KernelCheck:
     inputs = golden["tensor"][None]
     try:

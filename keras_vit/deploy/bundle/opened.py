@@ -1,21 +1,30 @@
-"""Runs a bundle as an app does: model.json describes the input and the output of model.tflite."""
+"""Runs a bundle as an app does: model.json describes the input and the output of model.tflite.
+
+A stranger's file is run in a process of its own, before it is loaded into this one. LiteRT trusts a
+file: one that is damaged, or made to do harm, can end the process that runs it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import signal
+import subprocess
 from pathlib import Path
 
 import numpy as np
 
-from keras_vit._errors import UsageError
+from keras_vit._errors import RefusedError, UsageError, shown
 from keras_vit.data.input_range import check_inputs
 from keras_vit.deploy.bundle.description import CHANNELS, read_bundle
 from keras_vit.deploy.bundle.folder import bundle_folder, check_bundle
-from keras_vit.deploy.bundle.untrusted import try_file
 from keras_vit.labels import read_labels
 from keras_vit.specs import Preprocessing
-from keras_vit.tflite.runner import Runner
+from keras_vit.tflite.processes import last_line, run_program
+from keras_vit.tflite.runner import Runner, refusal
+
+_PROGRAM = Path(__file__).with_name("untrusted_program.py")
+_SECONDS = 120  # ViT-H/14 takes a few
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,3 +118,28 @@ def _check_tensors(
             f"{folder / 'labels.txt'}: expected {scores[-1]} names, the classes of model.tflite. "
             f"Received: {len(labels)}; export it again."
         )
+
+
+def try_file(model: Path) -> None:
+    """Runs a `.tflite` file in another process, on zeros.
+
+    Raises:
+        UsageError: it is no TFLite model.
+        RefusedError: LiteRT refuses the file; or the file ended the process, or did not finish
+            within two minutes.
+    """
+    try:
+        done = run_program(_PROGRAM, model.resolve(), limit_s=_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise _refused(model, f"does not finish within {_SECONDS} seconds") from None
+    if done.returncode < 0:
+        raise _refused(model, f"is ended by {signal.Signals(-done.returncode).name}")
+    if done.returncode in (2, 3):
+        # It is not loaded into this process: after an error, LiteRT may end that, too.
+        raise refusal(str(model), done.stdout, done.returncode == 2)
+    if done.returncode:
+        raise _refused(model, f"ends with {shown(last_line(done))}")
+
+
+def _refused(model: Path, what: str) -> RefusedError:
+    return RefusedError(f"{model} is damaged: a process that runs it {what}; export it again.")

@@ -22,11 +22,10 @@ from keras_vit.deploy.bundle.opened import open_bundle
 _LITERT_JS = {
     "core/index.js": "core/dist/index.js",
     "wasm-utils/index.js": "wasm-utils/dist/index.js",
-    **{
-        f"wasm/litert_wasm_{kind}.{suffix}": f"core/wasm/litert_wasm_{kind}.{suffix}"
-        for kind in ("internal", "compat_internal")
-        for suffix in ("js", "wasm")
-    },
+}
+_LITERT_JS |= {
+    f"wasm/litert_wasm_{name}": f"core/wasm/litert_wasm_{name}"
+    for name in ("internal.js", "internal.wasm", "compat_internal.js", "compat_internal.wasm")
 }
 
 

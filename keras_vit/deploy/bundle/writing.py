@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from PIL import Image
 
@@ -28,6 +29,9 @@ from keras_vit.tflite.compiled_model import predict_in_half_precision
 from keras_vit.tflite.flatbuffer import mapped
 from keras_vit.tflite.processes import release_memory
 from keras_vit.tflite.runner import Runner
+
+# Whose versions model.json states.
+_PACKAGES = ("keras_vit", "tensorflow", "keras", "tf_keras", "ai-edge-litert", "ai-edge-quantizer")
 
 
 def write_bundle(
@@ -114,7 +118,7 @@ def _description(
         "blocks": blocks,
         "calibration": _calibration(made.calibration),
         "parity": {"images_from": judged.reference.images_from, **judged.verdict.to_dict(max_drop)},
-        "gpu_run": judged.gpu.to_dict(),
+        "gpu_run": msgspec.json.decode(msgspec.json.encode(judged.gpu)),
         "half_precision": judged.half and judged.half.to_dict(),
         "client": judged.client and judged.client.to_dict(),
         "made_with": _versions(),
@@ -181,14 +185,7 @@ def _calibration(images: np.ndarray | None) -> dict[str, Any] | None:
 
 def _versions() -> dict[str, str]:
     versions = {}
-    for name in (
-        "keras_vit",
-        "tensorflow",
-        "keras",
-        "tf_keras",
-        "ai-edge-litert",
-        "ai-edge-quantizer",
-    ):
+    for name in _PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
             versions[name] = version(name)
     return versions
@@ -196,7 +193,6 @@ def _versions() -> dict[str, str]:
 
 def _encode(array: np.ndarray) -> dict[str, Any]:
     # Raw bytes, little endian and row-major, are easy to read in any language.
-    array = np.ascontiguousarray(array)
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     return {
         "dtype": array.dtype.name,

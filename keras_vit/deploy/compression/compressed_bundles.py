@@ -18,21 +18,17 @@ from keras_vit import _files
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.bundle.export_report import table_record, table_row, withdraw_report
 from keras_vit.deploy.bundle.writing import write_bundle
+from keras_vit.deploy.compression import methods
 from keras_vit.deploy.compression.file_kernels import summary
 from keras_vit.deploy.compression.fine_tuning import FineTuning
-from keras_vit.deploy.compression.methods import (
-    Compressed,
-    Compression,
-    check_compressible,
-    compress,
-)
+from keras_vit.deploy.compression.methods import Compressed, Compression
 from keras_vit.deploy.convert.converter import Converter, MadeFile
 from keras_vit.deploy.convert.quantize import measured_ranges, quantized
 from keras_vit.deploy.export_options import ExportOptions
 from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.judge.judged_file import JudgedFile, check, compared, judge_file
 from keras_vit.deploy.judge.parity import compare
-from keras_vit.deploy.precisions import PRECISIONS, Precision, check_calibration, precision_of
+from keras_vit.deploy.precisions import PRECISIONS, Precision, precision_of
 from keras_vit.deploy.reference import ParityError, expected_scores, reference_of
 from keras_vit.deploy.resolve import About, Resolved, resolve
 from keras_vit.deploy.sampling import Samples
@@ -86,17 +82,21 @@ def compress_bundles(
     out = Path(out)
     _check_folders(out, [each.name for each in compressions])
     model = trained.load()
-    check_compressible(model)
+    methods.check_compressible(model)
     names = tuple(dict.fromkeys(["none", *(each.quantize for each in compressions)]))
     options = ExportOptions(names, images, calibrate=calibrate)
     with _files.locked(out):
         resolved, samples = _measurable(model, trained, options)
         say(f"without compression ({', '.join(names)}): converting, then comparing")
-        files, refused = _uncompressed(resolved, names, samples), {}
+        converter, refused = Converter(resolved, names, samples.calibration), {}
+        files = {
+            f"none-{precision_of(name).name}": judge_file(converter.made(name), samples.compared)
+            for name in names
+        }
         for each in compressions:
             say(f"{each.name}: {len(each.stages)} x {train.steps} steps")
             try:
-                compressed = compress(model, each, train, train.steps)
+                compressed = methods.compress(model, each, train, train.steps)
                 say(f"{each.name}: converting, then comparing")
                 files[each.name] = _judged(compressed, resolved.about, samples, max_drop)
             except RefusedError as error:
@@ -158,17 +158,6 @@ def _measurable(
     return resolved, dataclasses.replace(samples, compared=reference)
 
 
-def _uncompressed(
-    resolved: Resolved, names: tuple[str, ...], samples: Samples
-) -> dict[str, JudgedFile]:
-    """The run's own files of these precisions."""
-    converter = Converter(resolved, names, samples.calibration)
-    return {
-        f"none-{precision_of(name).name}": judge_file(converter.made(name), samples.compared)
-        for name in names
-    }
-
-
 def _judged(compressed: Compressed, about: About, samples: Samples, max_drop: float) -> JudgedFile:
     """The file of a compressed model, compared with that model.
 
@@ -206,22 +195,20 @@ def _resolved(
 def _made(compressed: Compressed, resolved: Resolved, calibration: np.ndarray | None) -> MadeFile:
     """The file with a record of how it was made; `resolved` is its `_resolved` model."""
     precision = precision_of(compressed.wanted.quantize)
-    check_calibration(precision, calibration)
     resolved.about.check_images(calibration)
     # Without images the converter balances no outlier channels, which would scale kernels.
     converter = Converter(resolved, ["none"])
     content, about = converter.float_file(), converter.about
-    ranges = _ranges(content, precision, compressed, calibration)
-    content = quantized(content, precision, ranges, about=about)
     measured = calibration if precision.calibrated else None
+    ranges = _ranges(content, precision, compressed, measured) if precision.calibrated else None
+    content = quantized(content, precision, ranges, about=about)
     return MadeFile(precision, content, about, calibration=measured)
 
 
 def _ranges(
     content: MappedFile, precision: Precision, made: Compressed, calibration: np.ndarray | None
-) -> dict[str, Any] | None:
-    if not precision.calibrated:
-        return None
+) -> dict[str, Any]:
+    """The measured ranges, but for Dense layers those that training found."""
     ranges = measured_ranges(content, precision, calibration)
     graph = read_graph(content)
     for operator in graph.operators:
@@ -230,11 +217,9 @@ def _ranges(
             if len(graph.read(operator)) > 2:  # otherwise its bias was folded into the positions
                 tensors += graph.written(operator)
             trained = made.ranges.get(graph.layer(operator), ())
-            for tensor, ends in zip(tensors, trained, strict=False):
-                ranges[tensor.name] = {
-                    key: np.full_like(ranges[tensor.name][key], end)
-                    for key, end in zip(("min", "max"), ends, strict=True)
-                }
+            for tensor, (low, high) in zip(tensors, trained, strict=False):
+                old = ranges[tensor.name]
+                old |= {"min": np.full_like(old["min"], low), "max": np.full_like(old["max"], high)}
     return ranges
 
 
@@ -251,11 +236,10 @@ def _rows(
     deflated = {name: kept.pop("deflated") for name, kept in held.items()}
     return [
         table_row(
-            name,
-            file.verdict.precision,
             file.verdict.to_dict(max_drop),
-            len(file.content),
-            hashlib.sha256(mapped(file.content)).hexdigest(),
+            name=name,
+            bytes=len(file.content),
+            sha256=hashlib.sha256(mapped(file.content)).hexdigest(),
             weights_sha256=file.made.about.weights_sha256,
             partitions=file.inspection.partitions,
             deflated=deflated[name],

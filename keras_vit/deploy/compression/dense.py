@@ -8,7 +8,6 @@ the later folding an identity. Centring is skipped, so each norm has to compute 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,44 +30,16 @@ def fold_norms(model: ImageModel) -> ImageModel:
     return with_weights(model, folded)
 
 
-@dataclasses.dataclass(frozen=True)
-class Wrapped:
-    """A copy of a model whose Dense layers are wrapped.
-
-    Attributes:
-        original: the model that was copied.
-        model: the copy, a plain functional model.
-        wrappers: the wrapper of each Dense layer, by keras_vit's names
-            ("encoderblock_0/mlp/dense_0").
-    """
-
-    original: ImageModel
-    model: keras.Model
-    wrappers: dict[str, Any]
-
-    def unwrapped(self, kernel: Callable[[Any], np.ndarray]) -> ImageModel:
-        """A model like the original, with the current weights of the copy.
-
-        Args:
-            kernel: a function that returns the kernel that a wrapper computes with.
-        """
-        weights = {}
-        for name in _names(self.original):
-            layer, _, part = name.path.rpartition("/")
-            wrapper = self.wrappers.get(layer)
-            if wrapper is None:
-                weights[name.path] = np.asarray(name.variable(self.model))
-            else:
-                weights[name.path] = (
-                    kernel(wrapper) if part == "kernel" else np.asarray(wrapper.layer.bias)
-                )
-        return with_weights(self.original, weights)
-
-
-def wrap_dense(model: ImageModel, wrap: Callable[[keras.layers.Dense], Any]) -> Wrapped:
+def wrap_dense(
+    model: ImageModel, wrap: Callable[[keras.layers.Dense], Any]
+) -> tuple[keras.Model, dict[str, Any]]:
     """Copies a model and replaces each Dense layer by `wrap(dense)`.
 
     Norms of the copy are not trained: their scales and shifts were folded and must not change.
+
+    Returns:
+        The copy, a plain functional model; and the wrapper of each Dense layer, by keras_vit's
+        names ("encoderblock_0/mlp/dense_0").
     """
     wrappers = {}
 
@@ -89,7 +60,29 @@ def wrap_dense(model: ImageModel, wrap: Callable[[keras.layers.Dense], Any]) -> 
     for layer in copy.submodules:
         if isinstance(layer, keras.layers.LayerNormalization):
             layer.trainable = False
-    return Wrapped(model, copy, wrappers)
+    return copy, wrappers
+
+
+def unwrapped(
+    model: ImageModel, copy: keras.Model, wrappers: dict[str, Any], kernel: Callable[[Any], Any]
+) -> ImageModel:
+    """A model like the original with the current weights of its wrapped copy.
+
+    Args:
+        model: the original.
+        copy, wrappers: the result of `wrap_dense`.
+        kernel: a function that returns the kernel that a wrapper computes with.
+    """
+    weights = {}
+    for name in _names(model):
+        layer, _, part = name.path.rpartition("/")
+        wrapper = wrappers.get(layer)
+        if wrapper is None:
+            value = name.variable(copy)
+        else:
+            value = kernel(wrapper) if part == "kernel" else wrapper.layer.bias
+        weights[name.path] = np.asarray(value)
+    return with_weights(model, weights)
 
 
 def with_weights(model: ImageModel, weights: dict[str, np.ndarray]) -> ImageModel:

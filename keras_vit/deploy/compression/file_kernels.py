@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.tflite.flatbuffer import Model, mapped, read_graph
-from keras_vit.tflite.layout import unpacked
-
-_NUMBERS = {"float32": "<f4", "float16": "<f2", "int8": "i1"}
+from keras_vit._quiet import quiet
+from keras_vit.tflite.flatbuffer import Graph, Model, mapped, read_graph
+from keras_vit.tflite.runner import as_source, interpreter_class
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,13 +45,20 @@ class StoredKernel:
 
 def stored_kernels(content: Model) -> list[StoredKernel]:
     """The constant operands of a file's matrix products, in the order of execution."""
-    file = _File(content)
-    return [
-        StoredKernel(file.graph.layer(operator), file.numbers(index), file.scale(index))
-        for operator in file.graph.operators
+    graph = read_graph(content)
+    with quiet():
+        file = interpreter_class()(**as_source(content))  # only its constants are read
+    details = {each["index"]: each for each in file.get_tensor_details()}
+    indices = [
+        (operator, _source(graph, operand))
+        for operator in graph.operators
         if operator.name in ("FULLY_CONNECTED", "BATCH_MATMUL")
-        for index in map(file.source, operator.inputs[:2])
-        if file.graph.tensors[index].constant
+        for operand in operator.inputs[:2]
+    ]
+    return [
+        StoredKernel(graph.layer(operator), file.get_tensor(index), _scale(details[index]))
+        for operator, index in indices
+        if graph.tensors[index].constant
     ]
 
 
@@ -75,37 +81,21 @@ def summary(content: Model) -> dict[str, Any]:
     }
 
 
-class _File:
-    def __init__(self, content: Model):
-        self.graph = read_graph(content)
-        model, behind = unpacked(mapped(content))
-        # Weights are in the flatbuffer, or after it.
-        self.buffers = [behind.get(i, buffer.data) for i, buffer in enumerate(model.buffers)]
-        self.tensors = model.subgraphs[0].tensors
+def _source(graph: Graph, index: int) -> int:
+    """The stored tensor of an operand: half-precision kernels have a DEQUANTIZE after them."""
+    producer = graph.producers.get(index)
+    return producer.inputs[0] if producer and producer.name == "DEQUANTIZE" else index
 
-    def source(self, index: int) -> int:
-        """The stored tensor of an operand: half-precision kernels have a DEQUANTIZE after them."""
-        producer = self.graph.producers.get(index)
-        return producer.inputs[0] if producer and producer.name == "DEQUANTIZE" else index
 
-    def numbers(self, index: int) -> np.ndarray:
-        tensor, raw = self.graph.tensors[index], self.buffers[self.tensors[index].buffer]
-        if tensor.dtype == "int4":  # two in a byte, the first in the lower half
-            halves = np.stack([raw & 15, raw >> 4], axis=-1).astype(np.int8).ravel()
-            numbers = np.where(halves > 7, halves - 16, halves)[: tensor.size]
-        else:
-            numbers = np.frombuffer(raw.tobytes(), _NUMBERS[tensor.dtype])
-        return numbers.reshape(tensor.shape)
-
-    def scale(self, index: int) -> np.ndarray:
-        tensor, quantization = self.graph.tensors[index], self.tensors[index].quantization
-        if tensor.blocks:
-            blocks = quantization.details
-            scales = self.numbers(blocks.scales)  # (outputs, blocks of inputs)
-            return np.repeat(scales.astype(np.float32), blocks.blockSize, axis=-1)
-        if not tensor.scales:
-            return np.float32(1)
-        shape = [1] * len(tensor.shape)
-        if tensor.scales > 1:
-            shape[quantization.quantizedDimension] = -1
-        return quantization.scale.reshape(shape)
+def _scale(details: dict[str, Any]) -> np.ndarray:
+    """The scale of a kernel, from what the interpreter says of it."""
+    shape, quantization = details["shape"], details["quantization_parameters"]
+    scales, block = quantization["scales"], quantization["block_size"]
+    if block:
+        # (outputs, blocks of inputs) to (outputs, inputs)
+        return np.repeat(scales.astype(np.float32).reshape(shape[0], -1), block, axis=-1)
+    if not scales.size:
+        return np.float32(1)
+    sides = [1] * len(shape)
+    sides[quantization["quantized_dimension"]] = -1
+    return scales.reshape(sides)

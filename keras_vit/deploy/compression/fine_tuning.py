@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,7 @@ from keras_vit.deploy.trained_model import TrainedModel
 from keras_vit.specs import Preprocessing
 
 _REPORTS = 10
+_SETTINGS = ("batch_size", "augment", "label_smoothing", "seed")  # that are those of the run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,9 +71,22 @@ class FineTuning:
             metrics=["accuracy"],
             jit_compile=self.jit,
         )
-        progress = _Progress(self.report, self.steps)
+        progress = keras.callbacks.LambdaCallback(
+            on_train_batch_end=functools.partial(self._after_step, model)
+        )
         with naming_unreadable(self.source):
             model.fit(self._batches(), callbacks=[*callbacks, progress], verbose=0, shuffle=False)
+
+    def _after_step(self, model: keras.Model, batch: int, logs: dict[str, float]) -> None:
+        step = batch + 1
+        if not math.isfinite(logs["loss"]):
+            raise RefusedError(
+                f"the fine-tuning diverged at step {step}: the loss is {logs['loss']}; "
+                "lower learning_rate."
+            )
+        if step % -(-self.steps // _REPORTS) == 0 or step == self.steps:
+            self.report(step, logs["loss"], logs["accuracy"])
+            model.reset_metrics()
 
     def _batches(self) -> Any:
         import tensorflow as tf
@@ -117,30 +132,8 @@ def fine_tuning_of(
         indices=trained.training,
         preprocessing=trained.preprocessing,
         steps=steps,
-        batch_size=run.setting("batch_size"),
         learning_rate=learning_rate,
-        augment=run.setting("augment"),
-        label_smoothing=run.setting("label_smoothing"),
-        seed=run.setting("seed"),
+        **{name: run.setting(name) for name in _SETTINGS},
         jit=run.setting("jit", True),
         report=report,
     )
-
-
-class _Progress(keras.callbacks.Callback):
-    def __init__(self, report: Callable[[int, float, float], None], steps: int):
-        super().__init__()
-        self.report = report
-        self.every = -(-steps // _REPORTS)
-        self.steps = steps
-
-    def on_train_batch_end(self, batch, logs=None):
-        step = batch + 1
-        if not math.isfinite(logs["loss"]):
-            raise RefusedError(
-                f"the fine-tuning diverged at step {step}: the loss is {logs['loss']}; "
-                "lower learning_rate."
-            )
-        if step % self.every == 0 or step == self.steps:
-            self.report(step, logs["loss"], logs["accuracy"])
-            self.model.reset_metrics()

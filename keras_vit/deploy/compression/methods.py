@@ -18,17 +18,14 @@ if TYPE_CHECKING:  # commands read the tables below before they import Keras
 # There is no "cluster+qat": with a scale for each output, one centroid becomes different integers,
 # and four bits already mean sixteen clusters.
 METHODS: dict[str, tuple[str, ...]] = {
-    "qat": ("qat",),
-    "prune": ("prune",),
-    "cluster": ("cluster",),
-    "prune+qat": ("prune", "qat"),
-    "prune+cluster": ("prune", "cluster"),
+    name: tuple(name.split("+"))
+    for name in ("qat", "prune", "cluster", "prune+qat", "prune+cluster")
 }
 # The values of `quantize` that quantisation-aware training supports.
 TRAINABLE = tuple(name for name, precision in PRECISIONS.items() if precision.trainable)
 # More values than int8 can hold save nothing.
 MOST_CLUSTERS = 256
-PATTERNS = {"2:4": (2, 4)}
+PATTERNS = ("2:4",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,11 +94,10 @@ class Compression:
         """The exporter's rewrites that leave the kernels as they were trained."""
         from keras_vit.deploy.graph.rewrites import REWRITES
 
-        if "qat" not in self.stages:
-            return frozenset(REWRITES) - {"centre"}
-        # The inputs and outputs of every Dense layer, whose ranges were learnt, must be those of
-        # training: values keep their bias.
-        return frozenset(REWRITES) - {"centre", "attention_biases", "scaled_stream"}
+        # After qat the inputs and outputs of every Dense layer, whose ranges were learnt, must be
+        # those of training: values keep their bias.
+        ranges = {"attention_biases", "scaled_stream"} if "qat" in self.stages else set()
+        return frozenset(REWRITES) - {"centre"} - ranges
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,14 +138,7 @@ def compress(
 
     model, ranges = fold_norms(model), {}
     for i, stage in enumerate(wanted.stages):
-        keep_zeros = i > 0
-        if stage == "prune":
-            pattern = PATTERNS[wanted.pattern] if wanted.pattern else None
-            model = stages.train_pruned(model, train, steps, wanted.sparsity, pattern)
-        elif stage == "cluster":
-            model = stages.train_clustered(model, train, wanted.clusters, keep_zeros)
-        else:
-            model, ranges = stages.train_quantised(model, train, wanted.quantize, keep_zeros)
+        model, ranges = stages.train_stage(stage, model, train, wanted, steps, keep_zeros=i > 0)
     return Compressed(model, wanted, ranges)
 
 

@@ -6,55 +6,42 @@ through the rounding (Bengio et al. 2013).
 
 from __future__ import annotations
 
-import dataclasses
-
 import tensorflow as tf
 
 from keras_vit.deploy.precisions import BLOCK, precision_of
 
 
-@dataclasses.dataclass(frozen=True)
-class KernelGrid:
-    """Symmetric integers of `bits` bits; a scale for each output, or each block of its inputs.
-
-    Attributes:
-        bits: 8 or 4.
-        block: how many inputs share a scale; None: all of an output's.
-    """
-
-    bits: int
-    block: int | None = None
-
-
-def kernel_grid(precision: str, inputs: int) -> KernelGrid:
-    """The grid of a Dense kernel with this number of inputs in a file of that precision.
+def kernel_bits(precision: str, inputs: int) -> int:
+    """The bits of a Dense kernel with this number of inputs in a file of that precision: 8 or 4.
 
     Kernels of four bits have blocks of 32 inputs; if 32 does not divide the inputs, they have eight
     bits.
     """
-    if precision_of(precision).kind("FULLY_CONNECTED") == "dynamic4" and inputs % BLOCK == 0:
-        return KernelGrid(4, BLOCK)
-    return KernelGrid(8)
+    in_four = precision_of(precision).kind("FULLY_CONNECTED") == "dynamic4"
+    return 4 if in_four and inputs % BLOCK == 0 else 8
 
 
-def round_kernel(kernel: tf.Tensor, grid: KernelGrid, factor: float = 1.0) -> tf.Tensor:
+def round_kernel(kernel: tf.Tensor, bits: int, factor: float = 1.0) -> tf.Tensor:
     """A Dense kernel (inputs, outputs) as the file has it, dequantised; same shape.
+
+    It has symmetric integers. Of eight bits, all inputs of an output share a scale; of four bits,
+    `BLOCK` inputs.
 
     Args:
         kernel: the kernel.
-        grid: its grid.
+        bits: 8 or 4.
         factor: a factor of the file's kernel, which the result does not have.
     """
 
     @tf.grad_pass_through
     def rounded(values):
-        block = grid.block or values.shape[0]
+        block = BLOCK if bits == 4 else values.shape[0]
         # (blocks, inputs of a block, outputs)
         blocks = tf.reshape(values * factor, (-1, block, values.shape[1]))
-        largest = 2.0 ** (grid.bits - 1) - 1
+        largest = 2.0 ** (bits - 1) - 1
         bound = tf.reduce_max(tf.abs(blocks), axis=1, keepdims=True)
         scale = tf.maximum(bound, 1e-9) / largest
-        if grid.block:  # stored in half the bits: the mantissa of bfloat16, the range of float16
+        if bits == 4:  # stored in half the bits: the mantissa of bfloat16, the range of float16
             for dtype in (tf.bfloat16, tf.float16, tf.float32):
                 scale = tf.cast(scale, dtype)
         integers = tf.round(tf.math.divide_no_nan(blocks, scale))

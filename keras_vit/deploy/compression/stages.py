@@ -6,21 +6,17 @@ tensorflow-model-optimization or as a `QuantizedDense`. Both only support tf_ker
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from keras_vit._errors import MissingPackageError, UsageError
 from keras_vit._keras import LEGACY, keras
-from keras_vit.deploy.compression.dense import wrap_dense
-from keras_vit.deploy.compression.rounding import (
-    KernelGrid,
-    kernel_grid,
-    round_kernel,
-    round_to_range,
-    round_tokens,
-)
+from keras_vit.deploy.compression import rounding
+from keras_vit.deploy.compression.dense import unwrapped, wrap_dense
 from keras_vit.deploy.precisions import precision_of
 from keras_vit.models.image_model import ImageModel
 
@@ -37,106 +33,85 @@ except ImportError as error:
         f"({error})"
     ) from None
 
-_clustering = tfmot.clustering.keras
+_clusters = tfmot.clustering.keras
 _sparsity = tfmot.sparsity.keras
 Train = Callable[[keras.Model, list], None]
 # For each layer, (smallest, largest) of the inputs and of the outputs of the file's product.
 Ranges = dict[str, tuple[tuple[float, float], ...]]
+# What wraps a Dense layer, and what returns the kernel that a wrapper computes with.
+_Wrapping = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 
-def train_pruned(
-    model: ImageModel,
-    train: Train,
-    steps: int,
-    sparsity: float = 0.5,
-    pattern: tuple[int, int] | None = None,
-) -> ImageModel:
-    """Fine-tunes a model while its smallest weights are set to zero.
-
-    Args:
-        model: the trained model.
-        train: a function that trains a model with callbacks.
-        steps: number of training steps; the fraction of zeros grows over the first half of them.
-        sparsity: the final fraction of zeros in each Dense kernel.
-        pattern: (2, 4) for two zeros among any four inputs in a row, from the first step, instead
-            of `sparsity`.
-
-    Returns:
-        A model whose kernels have these zeros.
-    """
-    if pattern:
-        schedule = _sparsity.ConstantSparsity(pattern[0] / pattern[1], begin_step=0, frequency=1)
-    else:
-        half = max(steps // 2, 1)
-        schedule = _sparsity.PolynomialDecay(
-            0.0, sparsity, begin_step=0, end_step=half, frequency=max(half // 20, 1)
-        )
-
-    def pruned(dense):
-        return _sparsity.prune_low_magnitude(dense, schedule, sparsity_m_by_n=pattern)
-
-    wrapped = wrap_dense(model, pruned)
-    wrappers = list(wrapped.wrappers.values())
-    train(wrapped.model, [PruningStep(wrappers)])
-    return wrapped.unwrapped(_masked)
-
-
-def train_clustered(
-    model: ImageModel, train: Train, clusters: int = 16, keep_zeros: bool = False
-) -> ImageModel:
-    """Fine-tunes a model in which every weight has the value of its kernel's nearest centroid.
-
-    Args:
-        model: the trained model.
-        train: a function that trains a model with callbacks.
-        clusters: number of distinct values in each Dense kernel.
-        keep_zeros: whether zero weights stay zero; zero is then one of the values.
-
-    Returns:
-        A model whose Dense kernels have this number of distinct values.
-    """
-    start = _clustering.CentroidInitialization.KMEANS_PLUS_PLUS
-
-    def clustered(dense):
-        return _clustering.cluster_weights(dense, clusters, start, preserve_sparsity=keep_zeros)
-
-    wrapped = wrap_dense(model, clustered)
-    train(wrapped.model, [])
-    return wrapped.unwrapped(_clustered)
-
-
-def _clustered(wrapper) -> np.ndarray:
-    wrapper.update_clustered_weights_associations()
-    return np.asarray(wrapper.layer.kernel)
-
-
-def train_quantised(
-    model: ImageModel, train: Train, precision: str, keep_zeros: bool = False
+def train_stage(
+    stage: str, model: ImageModel, train: Train, wanted: Any, steps: int, keep_zeros: bool
 ) -> tuple[ImageModel, Ranges]:
-    """Fine-tunes a model with the rounding of a quantised file.
+    """Fine-tunes a model while a stage of a compression changes the kernels of its Dense layers.
 
     Args:
+        stage: "prune": the smallest weights are set to zero. "cluster": every weight has the value
+            of its kernel's nearest centroid. "qat": inputs, kernels and outputs are rounded as in
+            the quantised file.
         model: the trained model.
         train: a function that trains a model with callbacks.
-        precision: "int4": kernels of four bits in blocks, a range for each token. "dynamic":
-            kernels of eight bits, a range for each token. "int8": kernels of eight bits, one range
-            for the inputs and one for the outputs of each layer.
-        keep_zeros: whether zero weights stay zero.
+        wanted: the settings, a `Compression`.
+        steps: number of training steps.
+        keep_zeros: whether zero weights stay zero, when it clusters or rounds.
 
     Returns:
         A model with the kernels of the file, and the fixed ranges, if there are any.
     """
+    wrapping = {"prune": _pruning, "cluster": _clustering, "qat": _rounding}[stage]
+    wrap, kernel = wrapping(model, wanted, steps, keep_zeros)
+    copy, wrappers = wrap_dense(model, wrap)
+    train(copy, [PruningStep(list(wrappers.values()))] if stage == "prune" else [])
+    ranges = {layer: each.ranges() for layer, each in wrappers.items()} if stage == "qat" else {}
+    return unwrapped(model, copy, wrappers, kernel), ranges
 
-    def quantised(dense):
-        grid = kernel_grid(precision, dense.kernel.shape[0])
+
+def _pruning(model: ImageModel, wanted: Any, steps: int, keep_zeros: bool) -> _Wrapping:
+    """The fraction of zeros grows over the first half of the steps; a pattern is there at once."""
+    half = max(steps // 2, 1)
+    pattern = tuple(map(int, wanted.pattern.split(":"))) if wanted.pattern else None
+    if pattern:
+        schedule = _sparsity.ConstantSparsity(pattern[0] / pattern[1], begin_step=0, frequency=1)
+    else:
+        schedule = _sparsity.PolynomialDecay(
+            0.0, wanted.sparsity, begin_step=0, end_step=half, frequency=max(half // 20, 1)
+        )
+
+    def kernel(wrapper):
+        ((weight, mask, _),) = wrapper.pruning_vars
+        return np.asarray(weight) * np.asarray(mask)
+
+    prune = _sparsity.prune_low_magnitude
+    return functools.partial(prune, pruning_schedule=schedule, sparsity_m_by_n=pattern), kernel
+
+
+def _clustering(model: ImageModel, wanted: Any, steps: int, keep_zeros: bool) -> _Wrapping:
+    start = _clusters.CentroidInitialization.KMEANS_PLUS_PLUS
+
+    def wrap(dense):
+        return _clusters.cluster_weights(
+            dense, wanted.clusters, start, preserve_sparsity=keep_zeros
+        )
+
+    def kernel(wrapper):
+        wrapper.update_clustered_weights_associations()
+        return wrapper.layer.kernel
+
+    return wrap, kernel
+
+
+def _rounding(model: ImageModel, wanted: Any, steps: int, keep_zeros: bool) -> _Wrapping:
+    precision = wanted.quantize
+
+    def wrap(dense):
+        bits = rounding.kernel_bits(precision, dense.kernel.shape[0])
         # The converter multiplies the query's kernel by 1/sqrt(head_dim).
         factor = model.spec.head_dim**-0.5 if dense.name == "query" else 1.0
-        return QuantizedDense(dense, grid, factor, keep_zeros, precision_of(precision).calibrated)
+        return QuantizedDense(dense, bits, factor, keep_zeros, precision_of(precision).calibrated)
 
-    wrapped = wrap_dense(model, quantised)
-    train(wrapped.model, [])
-    ranges = {layer: wrapper.ranges() for layer, wrapper in wrapped.wrappers.items()}
-    return wrapped.unwrapped(lambda wrapper: np.asarray(wrapper.rounded_kernel())), ranges
+    return wrap, QuantizedDense.rounded_kernel
 
 
 class PruningStep(_sparsity.UpdatePruningStep):
@@ -153,26 +128,21 @@ class PruningStep(_sparsity.UpdatePruningStep):
             wrapper.pruning_step.assign(0)
 
 
-def _masked(wrapper) -> np.ndarray:
-    ((weight, mask, _),) = wrapper.pruning_vars
-    return np.asarray(weight) * np.asarray(mask)
-
-
 class QuantizedDense(keras.layers.Wrapper):
     """A Dense layer that computes with the numbers of a quantised file.
 
     Args:
         dense: the layer; it has no activation.
-        grid: the grid of its kernel.
+        bits: those of its kernel.
         factor: a factor of its kernel and its outputs in the file.
         keep_zeros: whether zero weights stay zero.
         fixed: whether inputs and outputs are rounded over the whole range seen in training, as a
             calibrated file does; otherwise each token of the inputs is rounded over its own.
     """
 
-    def __init__(self, dense, grid: KernelGrid, factor: float, keep_zeros: bool, fixed: bool):
+    def __init__(self, dense, bits: int, factor: float, keep_zeros: bool, fixed: bool):
         super().__init__(dense, name=f"quant_{dense.name}")
-        self.grid, self.factor, self.keep_zeros, self.fixed = grid, factor, keep_zeros, fixed
+        self.bits, self.factor, self.keep_zeros, self.fixed = bits, factor, keep_zeros, fixed
 
     def build(self, input_shape):
         """Remembers which weights are zero, if zeros are kept; adds the ends of fixed ranges."""
@@ -192,13 +162,17 @@ class QuantizedDense(keras.layers.Wrapper):
 
     def call(self, inputs, training=None):
         """The layer's output; the bias has 32 bits in the file."""
-        x = self._rounded("inputs", inputs, training) if self.fixed else round_tokens(inputs)
+        x = (
+            self._rounded("inputs", inputs, training)
+            if self.fixed
+            else rounding.round_tokens(inputs)
+        )
         x = tf.nn.bias_add(tf.tensordot(x, self.rounded_kernel(), 1), self.layer.bias)
         return self._rounded("outputs", x, training) if self.fixed else x
 
     def rounded_kernel(self) -> tf.Tensor:
         """The kernel that the file will have."""
-        return round_kernel(self.layer.kernel * self.kept, self.grid, self.factor)
+        return rounding.round_kernel(self.layer.kernel * self.kept, self.bits, self.factor)
 
     def ranges(self) -> tuple[tuple[float, float], ...]:
         """The file's ranges of inputs and outputs; () if each token has its own range."""
@@ -213,4 +187,4 @@ class QuantizedDense(keras.layers.Wrapper):
         if training:
             low.assign(tf.minimum(low, tf.reduce_min(x)))
             high.assign(tf.maximum(high, tf.reduce_max(x)))
-        return round_to_range(x, low, high)
+        return rounding.round_to_range(x, low, high)

@@ -117,8 +117,8 @@ def judge_client(
         blank = np.zeros(tuple(runner.input["shape"][1:]), np.uint8)
         answer = run_in_client(client, model, [blank])
         return ClientVerdict(client.name, version=answer and answer["version"])
-    compared, pictures = samples.compared, samples.pictures
-    scores, own = runner.predict(samples.resized), runner.predict(compared.inputs)
+    targets, pictures = samples.compared.targets, samples.pictures
+    scores, own = runner.predict(samples.resized), runner.predict(samples.compared.inputs)
     answer = run_in_client(client, model, list(pictures.values())) if pictures else None
     ran = {}
     if answer is not None:
@@ -131,21 +131,14 @@ def judge_client(
                 "was not written."
             )
         ran = {"version": answer["version"], "ran": len(expected), "difference": difference}
-    return ClientVerdict(
-        client.name,
-        len(scores),
-        _accuracy(scores, compared.targets),
-        _accuracy(own, compared.targets),
-        float((_classes(scores) == _classes(own)).mean()),
-        **ran,
-    )
+    classes = [answer_scores(each, from_logits=False).argmax(-1) for each in (scores, own)]
+    right = [None if targets is None else float((each == targets).mean()) for each in classes]
+    agreement = float((classes[0] == classes[1]).mean())
+    return ClientVerdict(client.name, len(scores), *right, agreement, **ran)
 
 
 def run_in_client(
-    client: Client,
-    model: Model,
-    pictures: Sequence[np.ndarray],
-    python: str | None = None,
+    client: Client, model: Model, pictures: Sequence[np.ndarray], python: str | None = None
 ) -> dict[str, Any] | None:
     """The "version" and the "scores" of a client; None if it is not installed.
 
@@ -173,11 +166,3 @@ def _difference(client: Client, answer: dict[str, Any], expected: np.ndarray) ->
             f"expected {expected.shape}."
         )
     return float(np.abs(scores - expected).max(initial=0.0))
-
-
-def _accuracy(scores: np.ndarray, targets: np.ndarray | None) -> float | None:
-    return None if targets is None else float((_classes(scores) == targets).mean())
-
-
-def _classes(probabilities: np.ndarray) -> np.ndarray:
-    return answer_scores(probabilities, from_logits=False).argmax(-1)

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import json
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit._json import Positive
-from keras_vit.deploy.judge.half_precision import BUDGET
 from keras_vit.deploy.judge.layer_differences import block_ends
+from keras_vit.deploy.judge.parity import HALF_PRECISION
 from keras_vit.deploy.precisions import Precision
 from keras_vit.tflite.compiled_model import NO_DEVICE, GpuOutputs, NoDeviceError, run_on_gpu
 from keras_vit.tflite.flatbuffer import Model, read_graph
@@ -99,10 +98,6 @@ class GpuRun:
             place = f" The first block that differs is {self.block}." if self.block else ""
             raise RefusedError(f"the {precision} file fails {'; '.join(self.problems)}.{place}")
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain JSON values."""
-        return json.loads(json.dumps(dataclasses.asdict(self)))
-
 
 NOT_ASKED = GpuRun("", "not asked for; --gpu auto runs it where there is a Vulkan device")
 
@@ -135,29 +130,29 @@ def judge_on_gpu(
     runner = Runner(content)
     expected = runner.predict(inputs[:_RUN])
     # Real GPUs compute in half precision, integer files in float.
-    fraction = BUDGET.difference if precision.is_float else precision.budget.difference
-    half = _in_half_precision(content, inputs, expected, scale) if precision.is_float else ()
-    judged = GpuRun("", "", len(expected), scale, fraction * scale, half_precision=half)
+    budget = HALF_PRECISION if precision.is_float else precision.budget
+    allowed = budget.difference * scale
+    half = _in_half_precision(content, inputs, expected, allowed) if precision.is_float else ()
+    known = {"scale": scale, "allowed": allowed, "half_precision": half}
     try:
-        found = run(content, _as_inputs(runner, inputs[:_RUN]), _LIMIT_S)
+        device, [found, *_], _ = run(content, as_input(inputs[:_RUN, None], runner.input), _LIMIT_S)
     except NoDeviceError as error:
-        return dataclasses.replace(judged, problem=str(error), images=0)
+        return GpuRun("", str(error), **known)
     except RefusedError as error:
         device, _, reason = str(error).partition(": ")
-        return dataclasses.replace(judged, device=device, problem=reason, images=0)
-    scores = as_scores(found.outputs[0], runner.output)
-    difference = float(np.abs(scores - expected).max())
-    judged = dataclasses.replace(judged, device=found.device)
+        return GpuRun(device, reason, **known)
+    difference = float(np.abs(as_scores(found, runner.output) - expected).max())
+    problem = _problem(difference, allowed, " from the CPU's")
     if not np.isfinite(difference):
         problem, difference = "scores that are not finite", None
-    elif difference > judged.allowed:
-        problem = (
-            f"scores differ from the CPU's by {difference:.3g}; allowed are {judged.allowed:.3g}"
-        )
-    else:
-        return dataclasses.replace(judged, max_difference=difference)
-    block = first_wrong_block(content, inputs[:1], run)
-    return dataclasses.replace(judged, problem=problem, max_difference=difference, block=block)
+    block = first_wrong_block(content, inputs[:1], run) if problem else ""
+    return GpuRun(device, problem, len(expected), max_difference=difference, block=block, **known)
+
+
+def _problem(difference: float, allowed: float, reference: str = "") -> str:
+    if not difference > allowed:
+        return ""
+    return f"scores differ{reference} by {difference:.3g}; allowed are {allowed:.3g}"
 
 
 def first_wrong_block(content: Model, inputs: np.ndarray, run: Run = run_on_gpu) -> str:
@@ -178,40 +173,33 @@ def first_wrong_block(content: Model, inputs: np.ndarray, run: Run = run_on_gpu)
         part = ending_at(content, ends[name])
         runner = Runner(part)
         try:
-            found = run(part, _as_inputs(runner, inputs), _LIMIT_S).outputs[0]
+            found = run(part, as_input(inputs[:, None], runner.input), _LIMIT_S).outputs[0]
         except RefusedError:
             return True
         expected, actual = runner.predict(inputs), as_scores(found, runner.output)
         difference = np.linalg.norm(actual - expected) / max(np.linalg.norm(expected), 1e-12)
         return not difference <= _WRONG  # NaN is wrong
 
-    names = list(ends)
-    place = bisect.bisect_left(names, True, key=is_wrong)
-    return names[place] if place < len(names) else ""
+    return [*ends, ""][bisect.bisect_left(list(ends), True, key=is_wrong)]
 
 
 def _in_half_precision(
-    content: Model, inputs: np.ndarray, expected: np.ndarray, scale: float
+    content: Model, inputs: np.ndarray, expected: np.ndarray, allowed: float
 ) -> tuple[HalfSums, ...]:
     found = []
     for sums, count in _EMULATED.items():
-        few = inputs[:count]
         if sums == "float16" and _products(content) > _MOST_PRODUCTS:
             continue
         try:
-            emulated = emulate(content, few, sums)
+            scores, overflow = emulate(content, inputs[:count], sums)
         except RefusedError as error:
             return (HalfSums(sums, f"not emulated: {error}", 0),)
-        if emulated.scores is None:
-            found.append(HalfSums(sums, f"overflow in {emulated.overflow}", len(few)))
-            continue
-        difference = float(np.abs(emulated.scores - expected[: len(few)]).max())
-        problem = ""
-        if difference > BUDGET.difference * scale:
-            problem = (
-                f"scores differ by {difference:.3g}; allowed are {BUDGET.difference * scale:.3g}"
-            )
-        found.append(HalfSums(sums, problem, len(few), difference))
+        images = min(count, len(inputs))
+        if scores is None:
+            found.append(HalfSums(sums, f"overflow in {overflow}", images))
+        else:
+            difference = float(np.abs(scores - expected[:images]).max())
+            found.append(HalfSums(sums, _problem(difference, allowed), images, difference))
     return tuple(found)
 
 
@@ -223,8 +211,3 @@ def _products(content: Model) -> float:
             outputs, kernel = graph.written(operator)[0], graph.read(operator)[1]
             total += outputs.size * kernel.size / kernel.shape[0]
     return total
-
-
-def _as_inputs(runner: Runner, inputs: np.ndarray) -> np.ndarray:
-    # (n, 1, height, width, 3)
-    return np.stack([as_input(tensor[None], runner.input) for tensor in inputs])

@@ -1,4 +1,7 @@
-"""Runs a converted file, compares it with Keras and inspects it, and refuses it if it is bad."""
+"""Runs a converted file, compares it with Keras and inspects it, and refuses it if it is bad.
+
+Float files are also run in half precision.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ import dataclasses
 import functools
 from typing import Any
 
+import numpy as np
+
+from keras_vit._errors import RefusedError
 from keras_vit.deploy.convert.converter import MadeFile
 from keras_vit.deploy.judge.gpu import NOT_ASKED, GpuChoice, GpuRun, judge_on_gpu
-from keras_vit.deploy.judge.half_precision import HalfPrecision, judge_half_precision
 from keras_vit.deploy.judge.layer_differences import first_difference, layer_differences
-from keras_vit.deploy.judge.parity import Verdict, compare
+from keras_vit.deploy.judge.parity import HALF_PRECISION, Verdict, compare
 from keras_vit.deploy.reference import ParityError, Reference
+from keras_vit.tflite.compiled_model import predict_in_half_precision
 from keras_vit.tflite.file_inspection import FileInspection, inspect_file
 from keras_vit.tflite.flatbuffer import MappedFile, check_static
 from keras_vit.tflite.processes import release_memory
@@ -22,6 +28,25 @@ from keras_vit.tflite.runtimes import check_runtime
 _WATCHED = 4
 # The largest float file, in bytes, that is run with all its intermediates kept in memory.
 _LARGEST_COMPARED = 2**31
+
+
+@dataclasses.dataclass(frozen=True)
+class HalfPrecision:
+    """The result of a float file in half precision. It is reported, and no file is refused for it.
+
+    Attributes:
+        problem: why half precision must not be allowed for this file; "" if it may be.
+        verdict: the comparison with Keras; None if the file does not run or returns NaN.
+    """
+
+    problem: str
+    verdict: Verdict | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values: "problem", and the fields of the verdict but its note."""
+        figures = {} if self.verdict is None else dataclasses.asdict(self.verdict)
+        figures.pop("note", None)  # it is about the graph, not about half precision
+        return {"problem": self.problem, **figures}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,38 +102,52 @@ class JudgedFile:
 
 def judge_file(made: MadeFile, reference: Reference, gpu: GpuChoice = "no") -> JudgedFile:
     """Runs a file on images, compares its scores with Keras' and inspects it."""
-    content, half, tolerance = made.content, None, 0.0
+    content, precision, inputs = made.content, made.precision, reference.inputs
     release_memory()
-    if made.precision.is_float:  # in another process, so before this one loads the file too
-        half = judge_half_precision(
-            content,
-            made.precision.name,
-            reference.inputs,
-            reference.expected,
-            reference.targets,
-            made.about.options.output,
-        )
-    runner = Runner(content)
+    # In another process, so before this one loads the file too.
+    half = judge_half_precision(made, reference) if precision.is_float else None
+    runner, tolerance = Runner(content), 0.0
     verdict = compared(made, reference, runner)
-    if not made.precision.is_float:
-        dynamic = not made.precision.calibrated
-        tolerance = runtime_tolerance(content, reference.inputs, runner, dynamic)
+    if not precision.is_float:
+        tolerance = runtime_tolerance(content, inputs, runner, not precision.calibrated)
     inspection = inspect_file(content, runner=runner)
     del runner
     release_memory()
-    on_gpu = NOT_ASKED
-    if gpu != "no":
-        on_gpu = judge_on_gpu(content, made.precision, reference.inputs, verdict.scale)
+    asked = gpu != "no"
+    on_gpu = judge_on_gpu(content, precision, inputs, verdict.scale) if asked else NOT_ASKED
     return JudgedFile(made, verdict, reference, inspection, half, tolerance, on_gpu)
+
+
+def judge_half_precision(made: MadeFile, reference: Reference) -> HalfPrecision:
+    """Runs a float file in half precision, which Android apps can allow on the CPU.
+
+    `Interpreter.Options.setAllowFp16PrecisionForFp32(true)` lets XNNPACK compute float32 and
+    float16 files in it. XNNPACK emulates it on x86 processors without such instructions.
+    """
+    try:
+        scores = predict_in_half_precision(made.content, reference.inputs)
+        if not np.isfinite(scores).all():
+            return HalfPrecision("some scores are not finite: values overflow half precision")
+        verdict = _compare(made, reference, scores)
+        verdict = dataclasses.replace(verdict, precision="half precision")
+        verdict.check(budget=HALF_PRECISION)
+    except ParityError as error:
+        return HalfPrecision(str(error), verdict)
+    except RefusedError as error:
+        return HalfPrecision(str(error))
+    return HalfPrecision("", verdict)
 
 
 def compared(made: MadeFile, reference: Reference, runner: Runner | None = None) -> Verdict:
     """Only the comparison with Keras; `runner` is the same file if it is already loaded."""
     scores = (runner or Runner(made.content)).predict(reference.inputs)
-    precision, output = made.precision.name, made.about.options.output
-    verdict = compare(precision, reference.expected, scores, reference.targets, output)
-    note = made.about.note
+    verdict, note = _compare(made, reference, scores), made.about.note
     return dataclasses.replace(verdict, rewritten=not note, note=note)
+
+
+def _compare(made: MadeFile, reference: Reference, scores: np.ndarray) -> Verdict:
+    precision, output = made.precision.name, made.about.options.output
+    return compare(precision, reference.expected, scores, reference.targets, output)
 
 
 def check(

@@ -12,18 +12,12 @@ import numpy as np
 from keras_vit._quiet import quiet
 from keras_vit.deploy.precisions import PRODUCTS
 from keras_vit.deploy.stored_arrays import StoredArrays
+from keras_vit.tflite import runner
 from keras_vit.tflite.flatbuffer import Graph, Model, read_graph
-from keras_vit.tflite.runner import (
-    as_input,
-    as_scores,
-    as_source,
-    grouped,
-    ignore_kept_tensors,
-    interpreter_class,
-)
 
-# Names of the tensors at the end of blocks and units in the graph.
-_BLOCK_END = re.compile(r"(encoderblock_\d+|block\d+_unit\d+)/output")
+# Names of blocks and units, and of the tensors at their end in the graph.
+_BLOCK = re.compile(r"encoderblock_\d+|block\d+_unit\d+")
+_BLOCK_END = re.compile(f"({_BLOCK.pattern})/output")
 
 
 def layer_differences(
@@ -42,22 +36,18 @@ def layer_differences(
         the difference divided by the norm of the reference, the largest of all images. Outputs that
         only one file has are left out.
     """
-    (blocks, layers), actual = _places(read_graph(reference)), _places(read_graph(content))
-    expected, found = blocks | layers, actual[0] | actual[1]
+    expected, found = _places(read_graph(reference)), _places(read_graph(content))
     largest = {name: 0.0 for name in expected if name in found}
     with tempfile.TemporaryDirectory() as folder:
         # One file after the other, so that only one of them is loaded.
         stored = StoredArrays(Path(folder, "reference"))
-        places = {name: expected[name] for name in largest}
-        for i, values in enumerate(_values(reference, places, inputs)):
-            stored.update({(i, name): value for name, value in values.items()})
-        places = {name: found[name] for name in largest}
-        for i, values in enumerate(_values(content, places, inputs)):
-            for name, after in values.items():
-                before = stored[i, name]
-                norm = max(np.linalg.norm(before), 1e-12)
-                largest[name] = max(largest[name], float(np.linalg.norm(before - after) / norm))
-    return tuple({k: v for k, v in largest.items() if k in named} for named in (blocks, layers))
+        stored.update(_values(reference, {n: expected[n] for n in largest}, inputs))
+        for (i, name), after in _values(content, {n: found[n] for n in largest}, inputs):
+            before = stored[i, name]
+            norm = max(np.linalg.norm(before), 1e-12)
+            largest[name] = max(largest[name], float(np.linalg.norm(before - after) / norm))
+    blocks = {name: value for name, value in largest.items() if _BLOCK.fullmatch(name)}
+    return blocks, {name: value for name, value in largest.items() if name not in blocks}
 
 
 def first_difference(differences: dict[str, float], fraction: float = 0.1) -> str | None:
@@ -67,38 +57,35 @@ def first_difference(differences: dict[str, float], fraction: float = 0.1) -> st
 
 def block_ends(graph: Graph) -> dict[str, int]:
     """The tensors at the end of blocks and units, by the names of the blocks, in order."""
-    return _places(graph)[0]
+    return {name: index for name, index in _places(graph).items() if _BLOCK.fullmatch(name)}
 
 
-def _places(graph: Graph) -> tuple[dict[str, int], dict[str, int]]:
+def _places(graph: Graph) -> dict[str, int]:
     """The tensors at the end of blocks, and those that layers with a kernel write, by name."""
-    blocks: dict[str, int] = {}
-    layers: dict[str, int] = {}
+    places: dict[str, int] = {}
     for operator in graph.operators:
         for index, tensor in zip(operator.outputs, graph.written(operator), strict=True):
             if named := _BLOCK_END.search(tensor.name):
-                blocks.setdefault(named[1], index)
+                places.setdefault(named[1], index)
             elif operator.name in PRODUCTS:
-                layers.setdefault(graph.layer(operator), index)
-    return blocks, layers
+                places.setdefault(graph.layer(operator), index)
+    return places
 
 
 def _values(
     content: Model, places: dict[str, int], images: np.ndarray
-) -> Iterator[dict[str, np.ndarray]]:
-    """What a file has at these places, for each batch that it takes."""
-    ignore_kept_tensors()
+) -> Iterator[tuple[tuple[int, str], np.ndarray]]:
+    """What a file has at these places, by the batch that it takes and the place."""
+    runner.ignore_kept_tensors()
     with quiet():
-        interpreter = interpreter_class()(
-            **as_source(content), num_threads=2, experimental_preserve_all_tensors=True
+        interpreter = runner.interpreter_class()(
+            **runner.as_source(content), num_threads=2, experimental_preserve_all_tensors=True
         )
         interpreter.allocate_tensors()
     details = {d["index"]: d for d in interpreter.get_tensor_details()}
     [input_details] = interpreter.get_input_details()
-    for batch in grouped(images, int(input_details["shape"][0])):
-        interpreter.set_tensor(input_details["index"], as_input(batch, input_details))
+    for i, batch in enumerate(runner.grouped(images, int(input_details["shape"][0]))):
+        interpreter.set_tensor(input_details["index"], runner.as_input(batch, input_details))
         interpreter.invoke()
-        yield {
-            name: as_scores(interpreter.get_tensor(index), details[index])
-            for name, index in places.items()
-        }
+        for name, index in places.items():
+            yield (i, name), runner.as_scores(interpreter.get_tensor(index), details[index])

@@ -9,7 +9,7 @@ import pytest
 
 from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
-from keras_vit.deploy.bundle import untrusted
+from keras_vit.deploy.bundle import opened
 
 
 @pytest.fixture
@@ -30,34 +30,34 @@ def test_nothing_in_the_current_folder_is_imported(sample, tmp_path, monkeypatch
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')")
     (tmp_path / "model.tflite").write_bytes(sample.file("none").read_bytes())
     monkeypatch.chdir(tmp_path)
-    untrusted.try_file(Path("model.tflite"))
+    opened.try_file(Path("model.tflite"))
     assert not (tmp_path / "imported").exists()
 
 
 def test_a_program_that_fails_otherwise_is_quoted(python, tmp_path):
     python("echo 'a trace' >&2; echo 'MemoryError: no memory' >&2; exit 1")
     with pytest.raises(RefusedError, match="is damaged: .* ends with 'MemoryError: no memory'; ex"):
-        untrusted.try_file(tmp_path / "m.tflite")
+        opened.try_file(tmp_path / "m.tflite")
 
 
 @pytest.mark.parametrize("number", ["ABRT", "SEGV", "KILL"])
 def test_the_signal_that_ended_the_process_is_named(python, tmp_path, number):
     python(f"kill -{number} $$")
     with pytest.raises(RefusedError, match=f"m.tflite is damaged: .* is ended by SIG{number}; exp"):
-        untrusted.try_file(tmp_path / "m.tflite")
+        opened.try_file(tmp_path / "m.tflite")
 
 
 def test_a_file_that_does_not_finish_is_refused(python, tmp_path, monkeypatch):
-    monkeypatch.setattr(untrusted, "_SECONDS", 0.2)
+    monkeypatch.setattr(opened, "_SECONDS", 0.2)
     python("exec sleep 60")
     with pytest.raises(RefusedError, match="a process that runs it does not finish within 0.2 s"):
-        untrusted.try_file(tmp_path / "m.tflite")
+        opened.try_file(tmp_path / "m.tflite")
 
 
 def test_a_good_file_passes_without_a_word(sample, tmp_path, capfd):
     good = tmp_path / "good.tflite"
     good.write_bytes(sample.file("int8").read_bytes())
-    untrusted.try_file(good)
+    opened.try_file(good)
     assert capfd.readouterr() == ("", "")
 
 
@@ -65,10 +65,10 @@ def test_what_litert_refuses_there_is_not_loaded_here(tmp_path, python):
     file = tmp_path / "broken.tflite"
     file.write_bytes(b"no model")
     with pytest.raises(UsageError, match="broken.tflite is not a TFLite model: The model is not"):
-        untrusted.try_file(file)
+        opened.try_file(file)
     python("echo 'node 3 failed to prepare.'; exit 3")
     with pytest.raises(RefusedError, match="refuses .*broken.tflite: node 3 failed to prepare;"):
-        untrusted.try_file(file)
+        opened.try_file(file)
 
 
 def test_only_untrusted_bundles_are_tried(sample, tmp_path, monkeypatch, rng):

@@ -16,7 +16,7 @@ from keras_vit.deploy import compression
 from keras_vit.deploy.compression import Compressed, Compression, stored_kernels, summary
 from keras_vit.deploy.compression.dense import fold_norms
 from keras_vit.deploy.compression.rounding import (
-    kernel_grid,
+    kernel_bits,
     round_kernel,
     round_to_range,
     round_tokens,
@@ -57,21 +57,20 @@ def test_a_kernel_is_rounded_as_the_file_rounds_it(model, inputs, quantize):
     found = {kernel.layer: kernel for kernel in stored_kernels(content)}
     expected = kernels_of(folded)
     assert found.keys() == expected.keys()
-    bits = {name: kernel_grid(quantize, k.shape[1]).bits for name, k in expected.items()}
+    bits = {name: kernel_bits(quantize, k.shape[1]) for name, k in expected.items()}
     assert set(bits.values()) == ({4, 8} if quantize == "int4" else {8})
     for name, kernel in expected.items():
-        grid = kernel_grid(quantize, kernel.shape[1])
-        rounded = np.asarray(round_kernel(kernel.T, grid)).T
+        rounded = np.asarray(round_kernel(kernel.T, bits[name])).T
         np.testing.assert_allclose(found[name].values, rounded, rtol=1e-6, atol=1e-9)
-        assert found[name].distinct <= 2**grid.bits - 1
+        assert found[name].distinct <= 2 ** bits[name] - 1
         assert np.abs(rounded - kernel).max() > 1e-4  # there was something to round
 
 
 @pytest.mark.flavours
 def test_rounding_with_a_factor_rounds_the_product(rng):
-    kernel, grid = rng.normal(0, 1, (64, 6)).astype(np.float32), kernel_grid("int4", 64)
-    product = np.asarray(round_kernel(kernel * np.float32(0.3), grid))
-    np.testing.assert_allclose(round_kernel(kernel, grid, 0.3) * 0.3, product, rtol=1e-6)
+    kernel = rng.normal(0, 1, (64, 6)).astype(np.float32)
+    product = np.asarray(round_kernel(kernel * np.float32(0.3), 4))
+    np.testing.assert_allclose(round_kernel(kernel, 4, 0.3) * 0.3, product, rtol=1e-6)
 
 
 @pytest.mark.parametrize("quantize", ["dynamic", "int4", "int8"])
@@ -82,7 +81,7 @@ def test_activations_are_rounded_as_the_runtime_rounds_them(rng, quantize):
     x = rng.normal(0.3, 1, (1, 4, 6, 64)).astype(np.float32)
     found = deploy.Runner(deploy.to_tflite(model, quantize, x))(x)
     kernel, bias = (np.asarray(w) for w in (dense.kernel, dense.bias))
-    rounded = np.asarray(round_kernel(kernel, kernel_grid(quantize, 64)))
+    rounded = np.asarray(round_kernel(kernel, kernel_bits(quantize, 64)))
     exact = x @ kernel + bias
     if quantize != "int8":
         expected = np.asarray(round_tokens(x)) @ rounded + bias
@@ -112,7 +111,7 @@ def test_gradients_pass_the_rounding(rng):
 
     kernel = tf.constant(rng.normal(0, 1, (32, 4)), tf.float32)
     functions = {
-        "kernel": lambda x: round_kernel(x, kernel_grid("int4", 32)),
+        "kernel": lambda x: round_kernel(x, kernel_bits("int4", 32)),
         "tokens": round_tokens,
         "range": lambda x: round_to_range(x, -1.0, 0.5),
     }

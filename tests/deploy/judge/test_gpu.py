@@ -77,7 +77,7 @@ def test_without_a_device_nothing_is_wrong_but_a_demand_is_not_met(sample, monke
     assert found.problem.startswith("no Vulkan device: ")
     with pytest.raises(RefusedError, match="float32 file was not run on a GPU: no Vulkan device"):
         found.check("float32")
-    assert NOT_ASKED.to_dict()["problem"].startswith("not asked for")
+    assert NOT_ASKED.problem.startswith("not asked for")
 
 
 def test_a_file_that_is_not_emulated_fails_a_demand(sample, monkeypatch):

@@ -13,7 +13,7 @@ from keras_vit import deploy
 from keras_vit._errors import RefusedError
 from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.graph.rewrites import REWRITES
-from keras_vit.deploy.judge.half_precision import judge_half_precision
+from keras_vit.deploy.judge.judged_file import judge_half_precision
 from keras_vit.tflite.compiled_model import predict_in_half_precision
 
 
@@ -52,8 +52,9 @@ def test_a_file_that_does_not_run_in_half_precision_is_reported_and_not_refused(
     content = converted(product, (1, 1, 4, 16))
     with pytest.raises(RefusedError, match="LiteRT does not run the file in half precision: "):
         predict_in_half_precision(content, np.ones((1, 1, 4, 16), np.float32))
+    images = deploy.Reference(np.ones((1, 1, 4, 16), np.float32), np.ones((1, 3, 4, 8)))
     found = judge_half_precision(
-        content, "float32", np.ones((1, 1, 4, 16), np.float32), np.ones((1, 3, 4, 8))
+        deploy.MadeFile(deploy.precision_of("none"), content, deploy.About("product")), images
     )
     assert found.verdict is None
     assert found.to_dict() == {"problem": found.problem}

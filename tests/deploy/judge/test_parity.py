@@ -12,7 +12,7 @@ import pytest
 
 from keras_vit import UsageError, deploy
 from keras_vit.deploy import ParityError, Verdict, compare
-from keras_vit.deploy.judge import half_precision
+from keras_vit.deploy.judge.parity import HALF_PRECISION
 from keras_vit.deploy.reference import check_reference
 
 SCORES = np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
@@ -217,7 +217,7 @@ def test_a_file_passes_at_its_limits_and_fails_beyond(precision):
         "error": 0.999 * error,
     }
     at_limit = Verdict(precision, 10_000, scale=scale, cosine=0.9, **limit)
-    budget = half_precision.BUDGET if precision == "half precision" else None
+    budget = HALF_PRECISION if precision == "half precision" else None
     at_limit.check(budget=budget)
     for change in (
         {"agreement": agreement - 0.01},

@@ -22,7 +22,8 @@ def seeds(home: Path) -> list[Files]:
     files = {f"int8/{path.name}": path.read_bytes() for path in sorted(_ASSETS.iterdir())}
     about = json.loads(files["int8/model.json"])
     measured = {"latency": [], "peak_bytes": 1000, "load_s": 0.5, "compressed_bytes": 1000}
-    row = report.table_row("int8", "int8", about["parity"], 9, about["sha256"], measured=measured)
+    known = {"name": "int8", "bytes": 9, "sha256": about["sha256"], "measured": measured}
+    row = report.table_row(about["parity"], **known)
     table = report.table_record([row], {}, 1)
     recipe = {
         "format": 1, "base": "int8", "model": about["model"], "chosen_on": "3 images",

@@ -46,11 +46,11 @@ def seeds(home: Path) -> list[Files]:
     files = {path.name: path.read_bytes() for path in (home / "run").iterdir()}
     record = {"epoch": 1, "step": 3, "seconds": 1.5, "loss": 0.5, "accuracy": 0.75, "lr": 0.001}
     result = {"format": 1, "settings": {"model": "ViT"}, "result": {"curve": [record]}}
-    table = table_record([table_row("int8", "int8", {"images": 3}, 9, "0" * 64)], {}, 1)
+    row = table_row({"precision": "int8", "images": 3}, name="int8", bytes=9, sha256="0" * 64)
     files["metrics.jsonl"] = "".join(f"{json.dumps(record)}\n" for _ in range(3)).encode()
     files["result.json"] = json.dumps(result).encode()
     files["checkpoints/step-000000003.npz"] = b""  # only its name is looked at
-    files["export/table.json"] = json.dumps(table).encode()
+    files["export/table.json"] = json.dumps(table_record([row], {}, 1)).encode()
     return [files]
 
 
