@@ -100,7 +100,7 @@ def load(*modules: str) -> None:
         own_process()
         # Pillow warns of each damaged tag of EXIF, of which there may be thousands.
         ignore_warning("", r"PIL\.TiffImagePlugin")
-    with _progress("starting ..."), quiet() as terminal, _interrupts.writing_to(terminal):
+    with _progress("starting ..."), quiet():
         for module in ("keras_vit._public", *modules):
             import_module(module)
     if is_command():
