@@ -70,11 +70,11 @@ class ConfiguredLayer(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config):
-        """The layer that `get_config` describes."""
+        """The layer that `get_config` describes; constructors read initialisers themselves."""
         objects = {
             name: keras.saving.deserialize_keras_object(config[name])
             for name in _arguments(cls)
-            if isinstance(config.get(name), dict)
+            if isinstance(config.get(name), dict) and not name.endswith("_initializer")
         }
         return super().from_config({**config, **objects})
 
