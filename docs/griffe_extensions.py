@@ -19,7 +19,10 @@ _SEVERAL = re.compile(r"^( +)(\w+(?:, \w+)+)(:.*(?:\n\1 +.+)*)", re.MULTILINE)
 
 
 class LazyNames(Extension):
-    """Adds the names that `lazy_names` of `keras_vit/_lazy.py` gives a package."""
+    """Adds the names that `lazy_names` of `keras_vit/_lazy.py` gives a package.
+
+    Where `__all__` is computed, as in `models/variants.py`, a module exports all that it defines.
+    """
 
     def on_module_members(self, *, node: ast.AST, mod: Module, **kwargs: Any) -> None:
         """Called by Griffe after it has read the members of a module."""
@@ -30,6 +33,9 @@ class LazyNames(Extension):
                 mod.set_member(name, Alias(name, f"{home}.{name}"))
         if table:
             mod.exports = sorted(name for names in table.values() for name in names)
+        elif mod.exports == []:
+            own = (name for name, member in mod.members.items() if not member.is_alias)
+            mod.exports = [name for name in own if not name.startswith("_")]
 
 
 class Docstrings(Extension):

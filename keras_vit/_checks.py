@@ -5,6 +5,7 @@ Numbers are returned as plain int or float, because NumPy's numbers cannot be wr
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
 import re
@@ -70,36 +71,19 @@ def number(field: str, value: Any) -> int | float:
     return result
 
 
-def positive_number(field: str, value: Any) -> int | float:
-    """A finite number above 0."""
-    return _number_that(lambda x: x > 0, "be positive", field, value)
-
-
-def probability(field: str, value: Any) -> int | float:
-    """A number from 0 to 1."""
-    return _number_that(lambda x: 0 <= x <= 1, "lie in [0, 1]", field, value)
-
-
-def not_negative(field: str, value: Any) -> int | float:
-    """A number of at least 0."""
-    return _number_that(lambda x: x >= 0, "not be negative", field, value)
-
-
-def fraction(field: str, value: Any) -> int | float:
-    """A number in [0, 1)."""
-    return _number_that(lambda x: 0 <= x < 1, "lie in [0, 1)", field, value)
-
-
-def inner_fraction(field: str, value: Any) -> int | float:
-    """A number in (0, 1)."""
-    return _number_that(lambda x: 0 < x < 1, "lie in (0, 1)", field, value)
-
-
 def _number_that(fits: Callable[[float], bool], what: str, field: str, value: Any) -> int | float:
     result = number(field, value)
     if not fits(result):
         raise UsageError(f"{field} must {what}. Received: {field}={shown(value)}.")
     return result
+
+
+# Checks of finite numbers: functions of the field and the value.
+positive_number = functools.partial(_number_that, lambda x: x > 0, "be positive")
+not_negative = functools.partial(_number_that, lambda x: x >= 0, "not be negative")
+probability = functools.partial(_number_that, lambda x: 0 <= x <= 1, "lie in [0, 1]")
+fraction = functools.partial(_number_that, lambda x: 0 <= x < 1, "lie in [0, 1)")
+inner_fraction = functools.partial(_number_that, lambda x: 0 < x < 1, "lie in (0, 1)")
 
 
 def label_names(labels: Any) -> tuple[str, ...]:

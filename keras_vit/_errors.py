@@ -79,7 +79,7 @@ class RefusedError(_Kept, RuntimeError):
 
 
 class LostProcessError(RuntimeError):
-    """Another process of the same training ended. Commands print the message and exit with 1."""
+    """Another process of the same run ended. Commands print the message and exit with 1."""
 
 
 def _bounded(lines: Iterable[object]) -> str:
@@ -127,10 +127,6 @@ def shortened(text: str, longest: int) -> str:
 class _Short(reprlib.Repr):
     """`repr` that reads only the beginning of large values."""
 
-    def __init__(self):
-        super().__init__()
-        self.maxstring = self.maxother = self.maxlong = _LONGEST_VALUE
-
     def repr_int(self, value: int, level: int) -> str:
         # Python refuses to print more digits than sys.get_int_max_str_digits().
         if value.bit_length() > 1_000:
@@ -139,6 +135,7 @@ class _Short(reprlib.Repr):
 
 
 _SHORT = _Short()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = _LONGEST_VALUE
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

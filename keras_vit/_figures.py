@@ -69,7 +69,7 @@ def subplots(width: float, height: float, *grid: int, **settings: Any) -> tuple[
 
 
 def short_name(text: str, longest: int = 18) -> str:
-    """A text for which there is little room: at most so many characters."""
+    """A text for which there is little room: at most `longest` characters."""
     return text if len(text) <= longest else f"{text[: longest - 1]}\u2026"
 
 

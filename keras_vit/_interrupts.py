@@ -23,7 +23,7 @@ EXIT_CODE = 130
 # sysexits.h, "try again". A shell reports 143 for a program that SIGTERM killed.
 TERMINATED = 75
 _STUCK = 2.0  # seconds after which a program that was told to stop is called stuck
-_terminal = 2  # the descriptor of standard error, even while descriptor 2 is redirected
+terminal = 2  # the descriptor of standard error, even while `_quiet` redirects descriptor 2
 _interrupted = False
 _answered = False
 _ignores_at_the_end = False
@@ -119,7 +119,7 @@ def exit_on_interrupt(code: int = EXIT_CODE, message: str = "\ninterrupted.\n") 
     """From now on Ctrl-C ends this process at once, unless it is ignored."""
 
     def end(number, frame):
-        os.write(_terminal, message.encode())
+        os.write(terminal, message.encode())
         os._exit(code)
 
     if not _is_ignored(signal.SIGINT):
@@ -190,18 +190,3 @@ def _ignore_at_the_end() -> None:
 def was_interrupted() -> bool:
     """Whether Ctrl-C was pressed; libraries may turn its KeyboardInterrupt into another error."""
     return _interrupted
-
-
-class writing_to:  # noqa: N801 (used like a function; contextlib is too slow to import here)
-    """Sets the descriptor for the message of Ctrl-C while descriptor 2 is redirected."""
-
-    def __init__(self, descriptor: int):
-        self._descriptor = descriptor
-
-    def __enter__(self) -> None:
-        global _terminal
-        self._before, _terminal = _terminal, self._descriptor
-
-    def __exit__(self, *error: object) -> None:
-        global _terminal
-        _terminal = self._before

@@ -35,6 +35,7 @@ Positive = Annotated[float, Meta(gt=0, le=1e30)]
 
 MOST_BYTES = 16 << 20
 _MOST_DEPTH, _MOST_DIGITS = 64, 20
+_TOO_DEEP = f"it is nested more than {_MOST_DEPTH} deep"
 # An empty list has 3 bytes in a file and 64 in memory, a number 4 and 32. There may be more of them
 # in a file that is long for another reason, such as the index of a folder with many pictures.
 _MOST_CONTAINERS, _MOST_VALUES, _LEAST_LENGTH = 1_000_000, 1 << 24, 16
@@ -91,11 +92,10 @@ def parse(content: str | bytes, place: str, nan: bool = False) -> Any:
             parse_int=_integer,
             parse_float=_float,
         )
-    except RecursionError:
-        raise _too_deep(place) from None
-    except ValueError as error:  # also JSONDecodeError and UnicodeDecodeError
-        raise UsageError(f"{place} is not valid JSON: {error}.") from None
-    _check_depth(value, place)
+        _check_depth(value)
+    except (RecursionError, ValueError) as error:  # also JSONDecodeError and UnicodeDecodeError
+        reason = _TOO_DEEP if isinstance(error, RecursionError) else error
+        raise UsageError(f"{place} is not valid JSON: {reason}.") from None
     return value
 
 
@@ -213,21 +213,17 @@ def _check_counts(text: str) -> None:
             raise ValueError(f"it has {count:,} {what}, at most {most:,} are read")
 
 
-def _check_depth(value: Any, place: str) -> None:
+def _check_depth(value: Any) -> None:
     level = list(_containers([value]))
     for _ in range(_MOST_DEPTH):
         level = [each for parent in level for each in _containers(parent)]
     if level:
-        raise _too_deep(place)
+        raise ValueError(_TOO_DEEP)
 
 
 def _containers(parent: list[Any] | dict[str, Any]) -> Iterable[Any]:
     values = parent.values() if isinstance(parent, dict) else parent
     return (each for each in values if isinstance(each, (dict, list)))
-
-
-def _too_deep(place: str) -> UsageError:
-    return UsageError(f"{place} is not valid JSON: it is nested more than {_MOST_DEPTH} deep.")
 
 
 def _message(error: str, value: Any, root: str) -> str:

@@ -39,22 +39,10 @@ def _tensorflow_ops() -> SimpleNamespace:
         "minimum pad reshape shape sqrt square stack transpose where zeros one_hot argmax"
     )
 
-    def take(x, indices, axis=None):
-        return tf.gather(x, indices, axis=axis)
-
-    def dot_product_attention(query, key, value, bias=None, scale=None, flash_attention=None):
-        """As in `keras.ops`, never fused; tensors are (batch, tokens, heads, head_dim)."""
-        logits = tf.einsum("bqhd,bkhd->bhqk", query * tf.cast(scale, query.dtype), key)
-        if bias is not None:
-            logits += tf.cast(bias, logits.dtype)
-        weights = tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32)), value.dtype)
-        return tf.einsum("bhqk,bkhd->bqhd", weights, value)
-
     return SimpleNamespace(
         **{name: getattr(tf, name) for name in same.split()},
         arange=tf.range,
         concatenate=tf.concat,
-        dot_product_attention=dot_product_attention,
         log1p=tf.math.log1p,
         log_softmax=tf.nn.log_softmax,
         mean=tf.reduce_mean,
@@ -64,7 +52,7 @@ def _tensorflow_ops() -> SimpleNamespace:
         # Depends only on the shape, as `keras.random.normal` with a seed.
         stateless_normal=functools.partial(tf.random.stateless_normal, seed=(0, 0)),
         sum=tf.reduce_sum,
-        take=take,
+        take=lambda x, indices, axis=None: tf.gather(x, indices, axis=axis),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import os
 import re
@@ -11,8 +12,10 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO
+
+from keras_vit import _interrupts
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
@@ -70,17 +73,13 @@ def ignore_log(message: str, logger: str) -> None:
         message: a regular expression.
         logger: the name of the logger.
     """
-    logging.getLogger(logger).addFilter(_Without(message))  # equal filters are added once
+    logging.getLogger(logger).addFilter(_without(message))  # the same filter is added once
 
 
-@dataclasses.dataclass(frozen=True)
-class _Without:
+@functools.cache
+def _without(message: str) -> Callable[[logging.LogRecord], bool]:
     """A filter of a logger."""
-
-    message: str
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return re.match(self.message, record.getMessage()) is None
+    return lambda record: re.match(message, record.getMessage()) is None
 
 
 @dataclasses.dataclass
@@ -111,6 +110,7 @@ def _enter() -> _Redirection | None:
             os.environ[_LEVEL] = "3"
             _current = _Redirection(level, os.dup(2), tempfile.TemporaryFile())  # noqa: SIM115
             os.dup2(_current.hidden.fileno(), 2)
+            _interrupts.terminal = _current.standard_error
         _current.users += 1
         return _current
 
@@ -123,6 +123,7 @@ def _leave(redirection: _Redirection) -> None:
             return
         _current = None
         os.dup2(redirection.standard_error, 2)
+        _interrupts.terminal = 2
         os.environ.pop(_LEVEL, None)  # so that later child processes do not inherit it
         if redirection.level is not None:
             os.environ[_LEVEL] = redirection.level

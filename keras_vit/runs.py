@@ -26,7 +26,7 @@ from keras_vit.data.sources import Source, check_out, open_source, source_folder
 from keras_vit.data.split import RULE, Split
 from keras_vit.labels import count_of, read_labels, write_labels
 from keras_vit.models.image_model import ImageModel
-from keras_vit.models.variants import model_class
+from keras_vit.models.pretrained import model_class
 from keras_vit.recipe import RunRecipe
 from keras_vit.specs import Preprocessing, RunSpec, check_spec, spec_from_dict
 from keras_vit.weights import load_weights, save_weights

@@ -337,22 +337,16 @@ class ViTSpec(_Fields):
 _channels = functools.partial(positive_integer, most=MOST_CHANNELS)
 _VIT_CHECKS = {
     "patch_size": functools.partial(positive_integer, most=LONGEST_SIDE),
-    "hidden_dim": _channels,
     "depth": functools.partial(positive_integer, most=MOST_BLOCKS),
-    "num_heads": _channels,
-    "mlp_dim": _channels,
+    **dict.fromkeys(["hidden_dim", "num_heads", "mlp_dim", "representation_dim"], _channels),
     "in_channels": _channels,
-    "representation_dim": _channels,
     "pooling": functools.partial(choice, choices=POOLINGS),
     "position_embedding": functools.partial(choice, choices=POSITION_EMBEDDINGS),
     "gelu": functools.partial(choice, choices=get_args(Gelu)),
     "mlp_kind": functools.partial(choice, choices=MLPS),
     "rotation": functools.partial(choice, choices=ROTATIONS),
-    "dropout": fraction,
-    "attention_dropout": fraction,
-    "drop_path": fraction,
-    "layer_norm_eps": positive_number,
-    "layer_scale": positive_number,
+    **dict.fromkeys(["dropout", "attention_dropout", "drop_path"], fraction),
+    **dict.fromkeys(["layer_norm_eps", "layer_scale"], positive_number),
 }
 
 
@@ -471,7 +465,7 @@ class Preprocessing(_Fields):
         return self.height, self.width, self.channels
 
     def of_channels(self, channels: int) -> Preprocessing:
-        """The same for so many channels; for one, three means or scales become their average."""
+        """The same for this number of channels; for one, three means or scales are averaged."""
         if channels == self.channels:
             return self
         mean, scale = (

@@ -102,7 +102,7 @@ def load(*modules: str) -> None:
         # Pillow warns of each damaged tag of EXIF, of which there may be thousands.
         ignore_warning("", r"PIL\.TiffImagePlugin")
         gc.disable()  # a full collection among TensorFlow's objects takes 0.2 s
-    with _progress("starting ..."), quiet() as terminal, _interrupts.writing_to(terminal):
+    with _progress("starting ..."), quiet():
         for module in ("keras_vit._public", *modules):
             import_module(module)
     if is_command():

@@ -83,7 +83,7 @@ def _model(arguments: Arguments, run: Any) -> tuple[str, Any, int, tuple[int, in
 
 def _counted(spec: Any, classes: int, size: tuple[int, int], layers: Any) -> str:
     from keras_vit.evaluation.counting import counted_flops
-    from keras_vit.models.variants import model_class
+    from keras_vit.models.pretrained import model_class
 
     counted = counted_flops(model_class(spec)(spec, classes, size))
     expected = {layer.name: layer.flops for layer in layers if layer.flops}

@@ -16,7 +16,7 @@ from typing import Any
 
 from keras_vit._keras import LEGACY, keras
 from keras_vit.models.image_model import ImageModel, each_layer
-from keras_vit.models.variants import model_class
+from keras_vit.models.pretrained import model_class
 from keras_vit.specs import Spec, ViTSpec
 
 # Settings that do not change inference. Initial values do not matter either: the weights are read

@@ -22,8 +22,7 @@ from keras_vit.deploy.representative_data import samples_of
 from keras_vit.deploy.sampling import Samples, divided, drawn
 from keras_vit.labels import answers_of, numbered
 from keras_vit.models.image_model import ImageModel
-from keras_vit.models.pretrained import model_from_weights
-from keras_vit.models.variants import create_model
+from keras_vit.models.pretrained import create_model, model_from_weights
 from keras_vit.specs import Preprocessing
 
 

@@ -8,7 +8,12 @@ from typing import Any
 from keras_vit._checks import choice, positive_integer
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops, register
-from keras_vit.layers.base import PartLayer, add_position_weights, build_rows, position_weights
+from keras_vit.layers.base import (
+    ConfiguredLayer,
+    add_position_weights,
+    build_rows,
+    position_weights,
+)
 from keras_vit.layers.keras_machine import KerasMachine
 from keras_vit.parts.block import ATTENTION_OPTIONS, ATTENTION_ROWS, self_attention
 from keras_vit.parts.grids import Tokens, as_grid
@@ -16,7 +21,7 @@ from keras_vit.parts.positions import POSITION_EMBEDDINGS, rotation_factors
 
 
 @register
-class MultiHeadAttention(PartLayer):
+class MultiHeadAttention(ConfiguredLayer):
     """Scaled dot-product attention of queries over keys and values (paper, appendix A).
 
     The projections `query`, `key`, `value` and `out` are Dense layers (hidden_dim, hidden_dim)
@@ -41,7 +46,6 @@ class MultiHeadAttention(PartLayer):
     """
 
     options = ATTENTION_OPTIONS
-    arguments = ("num_heads", "dropout", "position_embedding", "grid", "class_token")
 
     def __init__(
         self,
@@ -103,7 +107,7 @@ class MultiHeadAttention(PartLayer):
         return ops.cast(self._positions.bias(weights, self._tokens(), ops), dtype)
 
     def rotation_factors(self, count: int) -> tuple[Any, Any]:
-        """The two factors by which so many tokens turn; see `parts/positions.py`."""
+        """The two factors by which `count` tokens turn; see `parts/positions.py`."""
         tokens = Tokens(self.grid, count - math.prod(self.grid))
         return rotation_factors(self.rotation, tokens, self.query.units // self.num_heads)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,16 +38,14 @@ class StaysFloat:
         """Changes nothing."""
 
 
-class PartLayer(keras.layers.Layer):
-    """A layer whose options are keywords, attributes and part of its configuration.
+class ConfiguredLayer(keras.layers.Layer):
+    """A layer whose configuration is read from the attributes that have its arguments' names.
 
     Attributes:
-        options: the names of the options, with their defaults.
-        arguments: the other arguments of the constructor that are attributes.
+        options: further keywords of the constructor, with their defaults; they are attributes too.
     """
 
     options: ClassVar[Mapping[str, Any]] = {}
-    arguments: ClassVar[Sequence[str]] = ()
 
     def __init__(self, **kwargs):
         chosen = {name: kwargs.pop(name, default) for name, default in self.options.items()}
@@ -58,35 +58,40 @@ class PartLayer(keras.layers.Layer):
         return {name: getattr(self, name) for name in names}
 
     def get_config(self):
-        """The arguments that build this layer again."""
-        return {**super().get_config(), **self.chosen([*self.options, *self.arguments])}
-
-
-class AroundLayer(keras.layers.Layer):
-    """A layer that uses another one, which is one of its arguments.
-
-    Attributes:
-        inner: the name of this argument, and of the attribute.
-    """
-
-    inner: ClassVar[str]
-
-    def get_config(self):
-        """The arguments that build this layer again, including those of the other one."""
-        config = keras.saving.serialize_keras_object(getattr(self, self.inner))
-        return {**super().get_config(), self.inner: config}
+        """The arguments that are attributes; a layer adds those that only its sublayers know."""
+        names = [name for name in (*_arguments(type(self)), *self.options) if hasattr(self, name)]
+        plain = {
+            name: keras.saving.serialize_keras_object(value)
+            if hasattr(value, "get_config")  # a layer or an initialiser
+            else value
+            for name, value in self.chosen(names).items()
+        }
+        return {**super().get_config(), **plain}
 
     @classmethod
     def from_config(cls, config):
-        """The layer that `get_config` describes."""
-        layer = keras.saving.deserialize_keras_object(config[cls.inner])
-        return cls(**{**config, cls.inner: layer})
+        """The layer that `get_config` describes; constructors read initialisers themselves."""
+        objects = {
+            name: keras.saving.deserialize_keras_object(config[name])
+            for name in _arguments(cls)
+            if isinstance(config.get(name), dict) and not name.endswith("_initializer")
+        }
+        return super().from_config({**config, **objects})
+
+
+def _arguments(layer: type) -> list[str]:
+    return inspect.getfullargspec(layer.__init__).args[1:]
+
+
+def layer_norm(name: str, epsilon: float, dtype: Any) -> keras.layers.Layer:
+    """A LayerNorm over the last axis, in the dtype policy of the layer that owns it."""
+    return keras.layers.LayerNormalization(epsilon=epsilon, dtype=dtype, name=name)
 
 
 def named_build(
     layer: keras.layers.Layer, input_shape: tuple[int | None, ...], trainable: bool = True
 ) -> None:
-    """Builds a sublayer so that the names of its variables start with its own name.
+    """Builds a sublayer, unless it is built, so that its variables' names start with its own name.
 
     Keras 3 always does this. In tf_keras, all kernels of a block would be called "kernel", and its
     HDF5 files cannot have two variables of the same name.
@@ -97,10 +102,9 @@ def named_build(
         trainable: whether its parent is trainable. Keras freezes only the sublayers that a layer
             has at that moment, and a layer that is loaded frozen creates its sublayers later.
     """
-    if LEGACY:
-        with keras.backend.name_scope(layer.name):
-            layer.build(input_shape)
-    else:
+    if layer.built:
+        return
+    with keras.backend.name_scope(layer.name) if LEGACY else contextlib.nullcontext():
         layer.build(input_shape)
     if not trainable:
         layer.trainable = False
@@ -115,7 +119,7 @@ def build_rows(layer: Any, rows: Sequence[Row], **sizes: int) -> None:
         sizes: the sizes in the rows' shapes.
     """
     for name, group in itertools.groupby(rows, lambda row: row.path.split("/")[0]):
-        weights = {row.path.removeprefix(name): row for row in group}
+        weights = {row.path.partition("/")[2]: row for row in group}
         initial = {part: INITIALIZERS[row.initial](layer) for part, row in weights.items()}
         shapes = {
             part: [sizes[size] if size in sizes else int(size) for size in row.shape]
@@ -124,15 +128,10 @@ def build_rows(layer: Any, rows: Sequence[Row], **sizes: int) -> None:
         if "" in weights:
             made = layer.add_weight(shape=tuple(shapes[""]), initializer=initial[""], name=name)
         else:
-            units = math.prod(shapes["/bias"])
-            made = keras.layers.Dense(
-                units,
-                kernel_initializer=initial["/kernel"],
-                bias_initializer=initial["/bias"],
-                dtype=layer.dtype_policy,
-                name=name,
-            )
-            inputs = math.prod(shapes["/kernel"]) // units
+            units = math.prod(shapes["bias"])
+            initializers = {f"{part}_initializer": each for part, each in initial.items()}
+            made = keras.layers.Dense(units, dtype=layer.dtype_policy, name=name, **initializers)
+            inputs = math.prod(shapes["kernel"]) // units
             named_build(made, (None, inputs), layer.trainable)
         setattr(layer, name, made)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops, register
-from keras_vit.layers.base import StaysFloat
+from keras_vit.layers.base import ConfiguredLayer, StaysFloat
 
 
 @register
-class DistilledHead(StaysFloat, keras.layers.Layer):
+class DistilledHead(StaysFloat, ConfiguredLayer):
     """A classifier of the class token and one of the distillation token, which start at zero.
 
     (batch, 2 * hidden_dim) to the mean of both logits (batch, units), with which DeiT's code
@@ -36,14 +36,8 @@ class DistilledHead(StaysFloat, keras.layers.Layer):
                 "a DistilledHead needs two halves, of the class token and of the distillation "
                 f"token. Received: {input_shape[-1]} channels."
             )
-        for prefix in ("", "distillation_"):
-            for part, shape, initializer in (
-                ("kernel", (width, self.units), "zeros"),
-                ("bias", (self.units,), self.bias_initializer),
-            ):
-                name = prefix + part
-                variable = self.add_weight(shape=shape, initializer=initializer, name=name)
-                setattr(self, name, variable)
+        self.kernel, self.bias = self._classifier("", width)
+        self.distillation_kernel, self.distillation_bias = self._classifier("distillation_", width)
         self.built = True
 
     def call(self, x, both=False):
@@ -55,14 +49,11 @@ class DistilledHead(StaysFloat, keras.layers.Layer):
             return ops.stack([logits, distilled], axis=1)  # (batch, 2, units)
         return (logits + distilled) / 2
 
+    def _classifier(self, prefix: str, width: int):
+        shape, bias = (width, self.units), self.bias_initializer
+        kernel = self.add_weight(shape=shape, initializer="zeros", name=f"{prefix}kernel")
+        return kernel, self.add_weight(shape=shape[1:], initializer=bias, name=f"{prefix}bias")
+
     def _classified(self, *values):
         x, kernel, bias = (ops.cast(value, self.compute_dtype) for value in values)
         return ops.matmul(x, kernel) + bias  # (batch, units)
-
-    def get_config(self):
-        """The arguments that build this layer again."""
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
-        }

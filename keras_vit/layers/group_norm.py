@@ -5,11 +5,11 @@ from __future__ import annotations
 from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops, register
-from keras_vit.layers.base import EXACT, StaysFloat
+from keras_vit.layers.base import EXACT, ConfiguredLayer, StaysFloat
 
 
 @register
-class GroupNorm(StaysFloat, keras.layers.Layer):
+class GroupNorm(StaysFloat, ConfiguredLayer):
     """Normalises each group of channels over all positions, then scales and shifts each channel.
 
     Input and output are (batch, height, width, channels) of known size. Statistics are float32
@@ -59,12 +59,3 @@ class GroupNorm(StaysFloat, keras.layers.Layer):
     def compute_output_shape(self, input_shape):
         """The shape of the input."""
         return tuple(input_shape)
-
-    def get_config(self):
-        """The arguments that build this layer again."""
-        return {
-            **super().get_config(),
-            "groups": self.groups,
-            "epsilon": self.epsilon,
-            "gamma_initializer": keras.initializers.serialize(self.gamma_initializer),
-        }

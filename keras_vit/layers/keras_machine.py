@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_vit._keras import keras, ops
+from keras_vit._keras import LEGACY, keras, ops
 from keras_vit.parts.embedding import TOKENS
 from keras_vit.parts.machine import Machine
 
@@ -61,7 +61,8 @@ class KerasMachine(Machine):
     def attend(self, query, key, value):
         layer, scale = self.layer, query.shape[-1] ** -0.5
         bias = layer.position_bias(query.dtype)
-        if self.taps is None and (not layer.dropout or self.training is False):
+        drops = layer.dropout and self.training is not False
+        if self.taps is None and not drops and not LEGACY:  # tf_keras has no fused attention
             # cuDNN has no gradients for an odd number of tokens. Within `keras.remat`, JAX finds
             # that out when it is too late to compute attention otherwise.
             fused = False if self.training and query.shape[1] % 2 else None
@@ -74,7 +75,8 @@ class KerasMachine(Machine):
             scores = ops.cast(ops.softmax(ops.cast(logits, "float32")), value.dtype)
             if self.taps is not None:
                 self.taps["attention"] = scores
-            mixed = ops.einsum("bhqk,bkhd->bqhd", self.dropout("drop_weights", scores), value)
+            scores = self.dropout("drop_weights", scores) if drops else scores
+            mixed = ops.einsum("bhqk,bkhd->bqhd", scores, value)
         # (batch, q, heads, head_dim) to (batch, q, hidden_dim)
         return ops.reshape(mixed, (-1, query.shape[1], query.shape[2] * query.shape[3]))
 
@@ -94,17 +96,8 @@ class KerasMachine(Machine):
     def activation(self, name, x):
         return keras.activations.gelu(x, approximate=name == "tanh")
 
-    def product(self, x, y):
-        return x * y
-
-    def add(self, name, x, y):
-        return x + y
-
     def concat(self, parts):
         return ops.concatenate(parts, axis=1)
-
-    def first(self, x, count):
-        return x[:, :count]
 
     def mean(self, x):
         return ops.mean(x, axis=1)

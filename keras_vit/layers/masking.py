@@ -10,14 +10,14 @@ import math
 import numpy as np
 
 from keras_vit._keras import LEGACY, keras, ops, register
-from keras_vit.layers.base import AroundLayer, named_build
+from keras_vit.layers.base import ConfiguredLayer, named_build
 from keras_vit.layers.patch_encoder import PatchEncoder
 from keras_vit.parts.grids import as_grid
 from keras_vit.parts.positions import sincos_2d
 
 
 @register
-class PatchNoise(keras.layers.Layer):
+class PatchNoise(ConfiguredLayer):
     """Random numbers for the patches of each image, whose order is a random order of the patches.
 
     (batch, ...) to float32 (batch, patches). In training they are new in each call; otherwise they
@@ -34,7 +34,7 @@ class PatchNoise(keras.layers.Layer):
         self.noise = keras.layers.GaussianNoise(1.0, dtype="float32")
 
     def build(self, input_shape):
-        """Creates the state of the random generator, which a resumed training restores."""
+        """Creates the state of the random generator, which a resumed run restores."""
         named_build(self.noise, (input_shape[0], self.patches))
         self.built = True
 
@@ -49,13 +49,9 @@ class PatchNoise(keras.layers.Layer):
         """(batch, patches)."""
         return input_shape[0], self.patches
 
-    def get_config(self):
-        """The arguments that build this layer again."""
-        return {**super().get_config(), "patches": self.patches}
-
 
 @register
-class CorruptedPatches(AroundLayer):
+class CorruptedPatches(ConfiguredLayer):
     """The tokens of a `PatchEncoder` for patches of which some are corrupted (appendix B.1.2).
 
     Of the corrupted embeddings, 80% become a learned embedding, 10% that of another patch of the
@@ -70,8 +66,6 @@ class CorruptedPatches(AroundLayer):
         corrupted: number of corrupted patches of an image.
     """
 
-    inner = "encoder"
-
     def __init__(self, encoder: PatchEncoder, corrupted: int, **kwargs):
         super().__init__(autocast=False, **kwargs)  # in half precision, many numbers are equal
         self.encoder, self.corrupted = encoder, corrupted
@@ -81,11 +75,7 @@ class CorruptedPatches(AroundLayer):
 
     def build(self, input_shape):
         """Creates the learned embedding."""
-        self.embedding = self.add_weight(
-            shape=(1, 1, self.encoder.hidden_dim),
-            initializer=_normal(),
-            name="mask_embedding",
-        )
+        self.embedding = _token(self, "mask_embedding", self.encoder.hidden_dim)
         self.built = True
 
     def call(self, inputs):
@@ -106,13 +96,9 @@ class CorruptedPatches(AroundLayer):
         patches, noise = input_shape
         return self.encoder.compute_output_shape(patches), tuple(noise)
 
-    def get_config(self):
-        """The arguments that build this layer again, including the encoder's."""
-        return {**super().get_config(), "corrupted": self.corrupted}
-
 
 @register
-class VisibleTokens(AroundLayer):
+class VisibleTokens(ConfiguredLayer):
     """The tokens of a `PatchEncoder` without those of the hidden patches (He et al. 2022).
 
     Inputs: patches (batch, n, pixels) and noise (batch, n). Outputs: tokens (batch, prefix +
@@ -124,8 +110,6 @@ class VisibleTokens(AroundLayer):
         encoder: the layer whose weights are used.
         visible: number of patches of an image that are kept: the first of the order.
     """
-
-    inner = "encoder"
 
     def __init__(self, encoder: PatchEncoder, visible: int, **kwargs):
         super().__init__(autocast=False, **kwargs)  # as above
@@ -152,13 +136,9 @@ class VisibleTokens(AroundLayer):
         batch, tokens, width = self.encoder.compute_output_shape(patches)
         return (batch, tokens - patches[1] + self.visible, width), noise, noise
 
-    def get_config(self):
-        """The arguments that build this layer again, including the encoder's."""
-        return {**super().get_config(), "visible": self.visible}
-
 
 @register
-class RestoredTokens(keras.layers.Layer):
+class RestoredTokens(ConfiguredLayer):
     """Visible tokens and a learned token for each hidden patch, in raster order, with positions.
 
     Inputs: tokens (batch, prefix + visible, width) and places (batch, n) of `VisibleTokens`.
@@ -178,9 +158,7 @@ class RestoredTokens(keras.layers.Layer):
     def build(self, input_shape):
         """Creates the learned token and the positions."""
         width = input_shape[0][-1]
-        self.mask_token = self.add_weight(
-            shape=(1, 1, width), initializer=_normal(), name="mask_token"
-        )
+        self.mask_token = _token(self, "mask_token", width)
         positions = np.zeros((1, self.prefix + math.prod(self.grid), width), np.float32)
         positions[0, self.prefix :] = sincos_2d(self.grid, width, endpoint=False)
         self.positions = self.add_weight(
@@ -208,10 +186,6 @@ class RestoredTokens(keras.layers.Layer):
         (batch, _, width), (_, count) = input_shape
         return batch, self.prefix + count, width
 
-    def get_config(self):
-        """The arguments that build this layer again."""
-        return {**super().get_config(), "grid": self.grid, "prefix": self.prefix}
-
 
 def selected(x, places):
     """The rows of `x` (batch, n, width) at `places` (batch, k): (batch, k, width).
@@ -233,5 +207,6 @@ def _others(noise, count):
     return (ops.arange(count) + further) % count
 
 
-def _normal():
-    return keras.initializers.RandomNormal(stddev=0.02)
+def _token(layer, name: str, width: int):
+    normal = keras.initializers.RandomNormal(stddev=0.02)
+    return layer.add_weight(shape=(1, 1, width), initializer=normal, name=name)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from keras_vit._checks import choice, positive_integer
 from keras_vit._keras import keras, register
-from keras_vit.layers.base import PartLayer, build_rows
+from keras_vit.layers.base import ConfiguredLayer, build_rows
 from keras_vit.layers.keras_machine import KerasMachine
 from keras_vit.parts.block import MLP_OPTIONS, MLPS, mlp
 
 
 @register
-class MLP(PartLayer):
+class MLP(ConfiguredLayer):
     """Dense, GELU, dropout, Dense, dropout: (..., hidden_dim) to the same shape.
 
     The layers are the official `MlpBlock`'s Dense_0 and Dense_1: kernels Xavier uniform, biases
@@ -24,7 +24,6 @@ class MLP(PartLayer):
     """
 
     options = MLP_OPTIONS
-    arguments = ("mlp_dim", "gelu", "dropout")
 
     def __init__(self, mlp_dim: int, gelu: str = "tanh", dropout: float = 0.0, **kwargs):
         super().__init__(**kwargs)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from keras_vit._checks import choice, positive_integer
 from keras_vit._errors import UsageError
-from keras_vit._keras import keras, ops, register
-from keras_vit.layers.base import add_position_weights, build_rows, position_weights
+from keras_vit._keras import ops, register
+from keras_vit.layers.base import (
+    ConfiguredLayer,
+    add_position_weights,
+    build_rows,
+    position_weights,
+)
 from keras_vit.layers.keras_machine import KerasMachine
 from keras_vit.parts.embedding import TOKENS, arrange, embed, embedding_rows, token_count
 from keras_vit.parts.grids import Tokens, as_grid
@@ -13,7 +18,7 @@ from keras_vit.parts.positions import POSITION_EMBEDDINGS
 
 
 @register
-class PatchEncoder(keras.layers.Layer):
+class PatchEncoder(ConfiguredLayer):
     """Projects patches to hidden_dim, prepends the learned tokens and adds positions.
 
     (batch, patches, pixels) to (batch, tokens, hidden_dim); tokens = patches + 1 with a class
@@ -93,14 +98,8 @@ class PatchEncoder(keras.layers.Layer):
         return input_shape[0], input_shape[1] + self._prefix, self.hidden_dim
 
     def get_config(self):
-        """The arguments that build this layer again."""
-        return {
-            **super().get_config(),
-            "hidden_dim": self.hidden_dim,
-            "position_embedding": self.position_embedding,
-            "grid": self.grid,
-            **{name: name in self.learned_tokens for name in TOKENS},
-        }
+        """The arguments; the attributes with the names of tokens are weights, not booleans."""
+        return {**super().get_config(), **{name: name in self.learned_tokens for name in TOKENS}}
 
     @property
     def _prefix(self) -> int:

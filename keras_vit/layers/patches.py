@@ -5,11 +5,11 @@ from __future__ import annotations
 from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops, register
-from keras_vit.layers.base import StaysFloat
+from keras_vit.layers.base import ConfiguredLayer, StaysFloat
 
 
 @register
-class Patches(StaysFloat, keras.layers.Layer):
+class Patches(StaysFloat, ConfiguredLayer):
     """Square patches: (batch, height, width, channels) to (batch, n, p*p*channels).
 
     Patches are in raster order, and so are the pixels of a patch, channels last. A convolution
@@ -48,10 +48,6 @@ class Patches(StaysFloat, keras.layers.Layer):
         """(batch, n, p*p*channels)."""
         rows, columns = self._grid(input_shape)
         return input_shape[0], rows * columns, self.patch_size**2 * input_shape[-1]
-
-    def get_config(self):
-        """The arguments that build this layer again."""
-        return {**super().get_config(), "patch_size": self.patch_size}
 
     def _grid(self, shape) -> tuple[int, int]:
         if len(shape) != 4 or None in tuple(shape)[1:]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keras_vit._keras import keras, register
 from keras_vit.layers.attention import MultiHeadAttention
-from keras_vit.layers.base import StaysFloat, build_rows, named_build
+from keras_vit.layers.base import ConfiguredLayer, StaysFloat, build_rows, layer_norm, named_build
 from keras_vit.layers.keras_machine import KerasMachine
 from keras_vit.layers.mlp import MLP
 from keras_vit.parts.poolings import POOLINGS
@@ -53,7 +53,7 @@ class AveragePooling(PoolingLayer):
 
 
 @register
-class MAPPooling(PoolingLayer):
+class MAPPooling(PoolingLayer, ConfiguredLayer):
     """Multihead attention pooling (Lee et al. 2019; big_vision `MAPHead`).
 
     A learned probe attends to all tokens; then x + mlp(norm(x)). (batch, tokens, hidden_dim) to
@@ -80,9 +80,7 @@ class MAPPooling(PoolingLayer):
         policy = self.dtype_policy
         self.layer_norm_eps = layer_norm_eps
         self.attention = MultiHeadAttention(num_heads, dtype=policy, name="attention")
-        self.norm = keras.layers.LayerNormalization(
-            epsilon=layer_norm_eps, dtype=policy, name="norm"
-        )
+        self.norm = layer_norm("norm", layer_norm_eps, policy)
         self.mlp = MLP(mlp_dim, gelu, dtype=policy, name="mlp")
         self.probe = None
 
@@ -90,17 +88,14 @@ class MAPPooling(PoolingLayer):
         """Creates the probe and builds the attention, the norm and the MLP."""
         super().build(input_shape)
         for layer in (self.attention, self.norm, self.mlp):
-            if not layer.built:
-                named_build(layer, (None, 1, input_shape[-1]), self.trainable)
+            named_build(layer, (None, 1, input_shape[-1]), self.trainable)
 
     def get_config(self):
-        """The arguments that build this layer again."""
+        """The arguments, of which the attention and the MLP keep some."""
         return {
             **super().get_config(),
-            "num_heads": self.attention.num_heads,
-            "mlp_dim": self.mlp.mlp_dim,
-            "gelu": self.mlp.gelu,
-            "layer_norm_eps": self.layer_norm_eps,
+            **self.attention.chosen(["num_heads"]),
+            **self.mlp.chosen(["mlp_dim", "gelu"]),
         }
 
 

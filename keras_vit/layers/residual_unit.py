@@ -5,19 +5,22 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from keras_vit._checks import positive_integer
-from keras_vit._keras import keras, ops, register
-from keras_vit.layers.base import named_build
+from keras_vit._keras import ops, register
+from keras_vit.layers.base import ConfiguredLayer, named_build
 from keras_vit.layers.group_norm import GroupNorm
-from keras_vit.layers.std_conv import StdConv
+from keras_vit.layers.std_conv import BIT_CONV, StdConv
 
 
-class _Unit(keras.layers.Layer):
+class _Unit(ConfiguredLayer):
     """Three convolutions, 1x1, 3x3 and 1x1; only the 3x3 one has a stride.
 
     Args:
         features: channels of the first two convolutions; the output has four times as many.
         strides: stride of the unit, 1 or 2.
     """
+
+    _CONV: ClassVar[dict[str, Any]] = {}
+    _EPSILON = 1e-6
 
     def __init__(self, features: int, strides: int = 1, **kwargs):
         super().__init__(**kwargs)
@@ -41,22 +44,13 @@ class _Unit(keras.layers.Layer):
         batch, height, width, _ = input_shape
         return batch, -(-height // self.strides), -(-width // self.strides), 4 * self.features
 
-    def get_config(self):
-        """The arguments that build this layer again."""
-        return {**super().get_config(), "features": self.features, "strides": self.strides}
-
     def _conv(self, name: str, channels: int, filters: int, size: int, strides: int = 1):
         conv = StdConv(filters, size, strides, dtype=self.dtype_policy, name=name, **self._CONV)
         named_build(conv, (None, None, None, channels), self.trainable)
         return conv
 
-    def _norm(self, name: str, channels: int, gamma_initializer: str = "ones"):
-        norm = GroupNorm(
-            epsilon=self._EPSILON,
-            gamma_initializer=gamma_initializer,
-            dtype=self.dtype_policy,
-            name=name,
-        )
+    def _norm(self, name: str, channels: int, **settings):
+        norm = GroupNorm(epsilon=self._EPSILON, dtype=self.dtype_policy, name=name, **settings)
         named_build(norm, (None, None, None, channels), self.trainable)
         return norm
 
@@ -74,9 +68,6 @@ class ResidualUnit(_Unit):
         strides: stride of the 3x3 convolution and the projection, 1 or 2.
     """
 
-    _CONV: ClassVar[dict[str, Any]] = {"padding": "same", "epsilon": 1e-5, "epsilon_outside": True}
-    _EPSILON = 1e-6
-
     def call(self, x):
         """Transforms `x` (batch, height, width, channels)."""
         residual = x if self.conv_proj is None else self.gn_proj(self.conv_proj(x))
@@ -87,7 +78,7 @@ class ResidualUnit(_Unit):
     def _add_norms(self, channels: int, features: int, outputs: int) -> None:
         self.gn1 = self._norm("gn1", features)
         self.gn2 = self._norm("gn2", features)
-        self.gn3 = self._norm("gn3", outputs, "zeros")
+        self.gn3 = self._norm("gn3", outputs, gamma_initializer="zeros")
         self.gn_proj = self._norm("gn_proj", outputs) if self.conv_proj is not None else None
 
 
@@ -104,11 +95,7 @@ class PreActivationUnit(_Unit):
         strides: stride of the 3x3 convolution and the projection, 1 or 2.
     """
 
-    _CONV: ClassVar[dict[str, Any]] = {
-        "padding": "symmetric",
-        "epsilon": 1e-10,
-        "epsilon_outside": False,
-    }
+    _CONV = BIT_CONV
     _EPSILON = 1e-5
 
     def call(self, x):

@@ -7,6 +7,9 @@ from typing import Literal
 from keras_vit._keras import keras, ops, register
 from keras_vit.layers.base import EXACT, StaysFloat
 
+# The settings of BiT's convolutions; the defaults are those of the official hybrids.
+BIT_CONV = {"padding": "symmetric", "epsilon": 1e-10, "epsilon_outside": False}
+
 
 @register
 class StdConv(StaysFloat, keras.layers.Conv2D):
@@ -64,7 +67,7 @@ class StdConv(StaysFloat, keras.layers.Conv2D):
         return tuple(super().compute_output_shape(input_shape))
 
     def get_config(self):
-        """The arguments that build this layer again."""
+        """The arguments, with the padding as it was asked for."""
         config = super().get_config()
         return {
             **config,

@@ -8,7 +8,7 @@ from typing import Any
 
 from keras_vit._keras import keras, register
 from keras_vit.layers.attention import MultiHeadAttention
-from keras_vit.layers.base import AroundLayer, PartLayer, build_rows, named_build
+from keras_vit.layers.base import ConfiguredLayer, build_rows, layer_norm, named_build
 from keras_vit.layers.keras_machine import KerasMachine
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.stochastic_depth import StochasticDepth
@@ -26,7 +26,7 @@ _STATE = "seed_generator_state"
 
 
 @register
-class TransformerBlock(PartLayer):
+class TransformerBlock(ConfiguredLayer):
     """(batch, tokens, hidden_dim) to the same shape:
 
         y = x + attention(norm_attention(x))    (equation 2)
@@ -47,7 +47,6 @@ class TransformerBlock(PartLayer):
     """
 
     options = BLOCK_OPTIONS
-    arguments = ("layer_norm_eps", "dropout", "drop_path")
 
     def __init__(
         self,
@@ -69,9 +68,7 @@ class TransformerBlock(PartLayer):
         self.dropout = dropout
         self.drop_path = drop_path
         self.remat = False
-        self.norm_attention = keras.layers.LayerNormalization(
-            epsilon=layer_norm_eps, dtype=policy, name="norm_attention"
-        )
+        self.norm_attention = layer_norm("norm_attention", layer_norm_eps, policy)
         self.attention = MultiHeadAttention(
             num_heads,
             attention_dropout,
@@ -84,17 +81,14 @@ class TransformerBlock(PartLayer):
         )
         self.drop_attention = keras.layers.Dropout(dropout, dtype=policy)
         self.skip_attention = StochasticDepth(drop_path, dtype=policy)
-        self.norm_mlp = keras.layers.LayerNormalization(
-            epsilon=layer_norm_eps, dtype=policy, name="norm_mlp"
-        )
+        self.norm_mlp = layer_norm("norm_mlp", layer_norm_eps, policy)
         self.mlp = MLP(mlp_dim, gelu, dropout, dtype=policy, name="mlp", **self.chosen(MLP_OPTIONS))
         self.skip_mlp = StochasticDepth(drop_path, dtype=policy)
 
     def build(self, input_shape):
         """Builds both norms, the attention and the MLP, and creates the block's own weights."""
         for layer in (self.norm_attention, self.attention, self.norm_mlp, self.mlp):
-            if not layer.built:
-                named_build(layer, input_shape, self.trainable)
+            named_build(layer, input_shape, self.trainable)
         own = [row for row in block_rows(self) if "/" not in row.path]
         build_rows(self, own, D=input_shape[-1])
         self.built = True
@@ -109,7 +103,7 @@ class TransformerBlock(PartLayer):
         return tuple(input_shape)
 
     def get_config(self):
-        """The arguments that build this layer again."""
+        """The arguments, of which the attention and the MLP keep some."""
         return {
             **super().get_config(),
             **self.attention.chosen(("num_heads", "position_embedding", "grid", "class_token")),
@@ -119,7 +113,7 @@ class TransformerBlock(PartLayer):
 
 
 @register
-class AttentionScores(AroundLayer):
+class AttentionScores(ConfiguredLayer):
     """From the input of a block to its attention scores (batch, heads, tokens, tokens).
 
     It uses the block's weights and adds no others.
@@ -128,16 +122,13 @@ class AttentionScores(AroundLayer):
         block: the block.
     """
 
-    inner = "block"
-
     def __init__(self, block: TransformerBlock, **kwargs):
         super().__init__(**kwargs)
         self.block = block
 
     def build(self, input_shape):
         """Builds the block if it is not built yet."""
-        if not self.block.built:
-            named_build(self.block, input_shape)
+        named_build(self.block, input_shape)
         self.built = True
 
     def call(self, x):

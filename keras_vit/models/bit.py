@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from keras_vit._keras import keras, register
 from keras_vit.layers import GroupNorm, PreActivationUnit, StdConv
+from keras_vit.layers.std_conv import BIT_CONV
 from keras_vit.models.image_model import ImageModel, head
 from keras_vit.specs import ResNetSpec
 
@@ -53,15 +54,7 @@ class BiT(ImageModel):
 
     @staticmethod
     def _forward(images, spec: ResNetSpec, num_classes: int, head_bias: float):
-        x = StdConv(
-            64 * spec.width,
-            7,
-            strides=2,
-            padding="symmetric",
-            epsilon=1e-10,
-            epsilon_outside=False,
-            name="conv_root",
-        )(images)
+        x = StdConv(64 * spec.width, 7, strides=2, name="conv_root", **BIT_CONV)(images)
         # Not padding="same", which ignores the padding in the maximum. Here the zeros must count.
         x = keras.layers.ZeroPadding2D(1, name="pad_root")(x)
         x = keras.layers.MaxPooling2D(3, 2, "valid", name="pool_root")(x)

@@ -172,8 +172,34 @@ _signature = inspect.getfullargspec(ImageModel.__init__)
 ARGUMENTS = (*_signature.args[1:], *_signature.kwonlyargs)
 
 
+class AroundModel(keras.Model):
+    """A model that shares the layers and weights of an `ImageModel`, which is one of its arguments.
+
+    Attributes:
+        inner: the name of this argument.
+    """
+
+    inner: str
+
+    def _keep(self, model: ImageModel, **arguments: Any) -> None:
+        """Keeps the arguments for `get_config`; Keras does not track the model, only its layers."""
+        object.__setattr__(self, "_model", lambda: model)
+        self._arguments = arguments
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments as plain values, with the configuration of the inner model."""
+        inner = keras.saving.serialize_keras_object(self._model())
+        return {self.inner: inner, **self._arguments, "name": self.name}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects=None) -> AroundModel:
+        """The model that `get_config` describes, with new weights."""
+        inner = keras.saving.deserialize_keras_object(config[cls.inner], custom_objects)
+        return cls(**{**config, cls.inner: inner})
+
+
 @register
-class Intermediates(keras.Model):
+class Intermediates(AroundModel):
     """The model that `ImageModel.intermediates` returns: images to a dict of intermediate outputs.
 
     Args:
@@ -184,6 +210,8 @@ class Intermediates(keras.Model):
         UsageError: there is no such output; the message suggests a name.
     """
 
+    inner = "model"
+
     def __init__(self, model: ImageModel, names: Sequence[str], name: str | None = None):
         for output in names:
             if output not in model.intermediate_names:
@@ -192,19 +220,7 @@ class Intermediates(keras.Model):
         outputs = {output: model._intermediate(output) for output in names}
         with building:
             super().__init__(inputs=model.input, outputs=outputs, name=name)
-        self.names = tuple(names)
-
-    def get_config(self) -> dict[str, Any]:
-        """The arguments that build this model again, as plain values."""
-        model = owner(self)
-        config = keras.saving.serialize_keras_object(model)
-        return {"model": config, "names": list(self.names), "name": self.name}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects=None) -> Intermediates:
-        """The model that `get_config` describes, with new weights."""
-        model = keras.saving.deserialize_keras_object(config["model"], custom_objects)
-        return cls(model, config["names"], config["name"])
+        self._keep(model, names=list(names))
 
 
 def layer_name(name: str) -> str:

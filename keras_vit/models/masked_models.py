@@ -12,7 +12,9 @@ from typing import Any, get_args
 from keras_vit._checks import choice
 from keras_vit._keras import building, keras, register
 from keras_vit.layers import TransformerBlock
+from keras_vit.layers.base import layer_norm
 from keras_vit.layers.masking import CorruptedPatches, RestoredTokens, VisibleTokens
+from keras_vit.models.image_model import AroundModel
 from keras_vit.models.vit import ViT
 from keras_vit.parts.masked_patches import (
     CELLS,
@@ -26,27 +28,8 @@ from keras_vit.specs import ViTSpec
 COLOURS = 512  # three bits for each of three channels
 
 
-class _AroundViT(keras.Model):
-    """A model around a ViT, which is one of its arguments."""
-
-    def _keep(self, vit: ViT, **arguments: Any) -> None:
-        object.__setattr__(self, "_vit", lambda: vit)  # not tracked: its head is not trained
-        self._arguments = arguments
-
-    def get_config(self) -> dict[str, Any]:
-        """The arguments that build this model again, with the ViT's."""
-        vit = keras.saving.serialize_keras_object(self._vit())
-        return {"vit": vit, **self._arguments, "name": self.name}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects=None) -> keras.Model:
-        """The model that `get_config` describes, with new weights."""
-        vit = keras.saving.deserialize_keras_object(config["vit"], custom_objects)
-        return cls(**{**config, "vit": vit})
-
-
 @register
-class MaskedPatchPredictor(_AroundViT):
+class MaskedPatchPredictor(AroundModel):
     """A ViT that predicts the patches whose embeddings were corrupted.
 
     Inputs are a dict of `images` (batch, height, width, c), preprocessed for the ViT, and `noise`
@@ -70,6 +53,8 @@ class MaskedPatchPredictor(_AroundViT):
             into 4 x 4 cells.
     """
 
+    inner = "vit"
+
     def __init__(
         self,
         vit: ViT,
@@ -92,7 +77,7 @@ class MaskedPatchPredictor(_AroundViT):
 
 
 @register
-class MaskedAutoencoder(_AroundViT):
+class MaskedAutoencoder(AroundModel):
     """A ViT that sees a few patches of an image, and a small decoder that predicts all of them.
 
     Inputs are a dict of `images` (batch, height, width, c), preprocessed for the ViT, and `noise`
@@ -114,6 +99,8 @@ class MaskedAutoencoder(_AroundViT):
     Raises:
         UsageError: the ViT is a hybrid or has positions in attention, or a number does not fit.
     """
+
+    inner = "vit"
 
     def __init__(
         self,
@@ -137,18 +124,11 @@ class MaskedAutoencoder(_AroundViT):
             x = _dense(decoder_dim, "decoder_embedding", policy)(x)
             restore = RestoredTokens(vit.grid, spec.prefix_tokens, dtype=policy, name="restored")
             x = restore([x, places])
+            mlp_dim = decoder_mlp_dim or 4 * decoder_dim
+            sizes = (decoder_heads, mlp_dim, spec.gelu, spec.layer_norm_eps)
             for i in range(decoder_depth):
-                x = TransformerBlock(
-                    decoder_heads,
-                    decoder_mlp_dim or 4 * decoder_dim,
-                    spec.gelu,
-                    spec.layer_norm_eps,
-                    dtype=policy,
-                    name=f"decoderblock_{i}",
-                )(x)
-            x = keras.layers.LayerNormalization(
-                epsilon=spec.layer_norm_eps, dtype=policy, name="decoder_norm"
-            )(x)
+                x = TransformerBlock(*sizes, dtype=policy, name=f"decoderblock_{i}")(x)
+            x = layer_norm("decoder_norm", spec.layer_norm_eps, policy)(x)
             x = x[:, spec.prefix_tokens :]  # (batch, patches, decoder_dim)
             predictions = _dense(spec.in_channels * spec.patch_size**2, "predictions", "float32")(x)
             super().__init__(inputs, {"predictions": predictions, "mask": mask}, name=name)

@@ -1,4 +1,7 @@
-"""Models with weights from a file, a URL or the catalogue. Open settings come from the file."""
+"""Models by a variant's name, by a file of weights, or by both.
+
+Weights come from a file, a URL or the catalogue, and open settings from the file.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,15 @@ from keras_vit.labels import imagenet2012_labels
 from keras_vit.models.bit import BiT
 from keras_vit.models.image_model import ARGUMENTS, refuse_keywords
 from keras_vit.models.vit import ViT
-from keras_vit.specs import Preprocessing, ResNetSpec, Spec, as_size
+from keras_vit.specs import (
+    USUAL_SIZES,
+    VARIANTS,
+    Preprocessing,
+    ResNetSpec,
+    Spec,
+    as_size,
+    find_variant,
+)
 from keras_vit.weights.catalogue import PublishedWeights, find_weights
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
 from keras_vit.weights.download import fetch
@@ -40,6 +51,69 @@ class Request:
     labels: Sequence[str] | None = None
     overrides: dict[str, Any] = dataclasses.field(default_factory=dict)
     build: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def create_model(
+    variant: str,
+    num_classes: int | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    *,
+    weights: str | os.PathLike | None = None,
+    preprocessing: Preprocessing | None = None,
+    labels: Sequence[str] | None = None,
+    head_bias: float = 0.0,
+    dtype: Any = None,
+    name: str | None = None,
+    **overrides: Any,
+) -> ViT | BiT:
+    """Builds a variant by its name: "ViT-B_16", also spelled "ViT_B16" or "vit-b/16".
+
+    >>> model = keras_vit.create_model("ViT-Ti_16", num_classes=10, dropout=0.1)
+    >>> model.output_shape
+    (None, 10)
+
+    Args:
+        variant: see `list_models`.
+        num_classes: number of logits; default: that of `weights`, or 1000. If the number or the
+            labels differ from those of the file, the head starts at zero.
+        image_size: input size in pixels, one number or (height, width); default: that of
+            `weights`, or 224 (ViT-Pico_4, R+ViT-Pico_4 and BiT-R8x1: 32). Position tables of
+            another size are resampled.
+        weights: published weights ("imagenet21k", "augreg" ..., or a full name: see
+            `list_weights`), a file in any layout that `load_weights` reads, or its URL; default:
+            new weights. GELU, epsilon, pre-training representation and `in_channels` are taken
+            from the file, and it must not state another number of heads.
+        preprocessing: default: that of `weights`; otherwise images are stretched to the size, and
+            pixels scaled to [-1, 1].
+        labels: the class names; default: those in the file, if the head is kept.
+        head_bias: initial bias of a new head.
+        dtype: a dtype policy or its name, as in `ViT`.
+        name: name of the model; default: name of the variant.
+        overrides: fields of `ViTSpec` or `ResNetSpec`, such as dropout=0.1, pooling="gap" or
+            in_channels=1 for grey pictures, to which weights for RGB are folded as in
+            `load_weights`; with weights also `positions`, `grid`, `resize_patches` and
+            `allow_nonfinite` of `load_weights`.
+
+    Raises:
+        UsageError: a name or a keyword is unknown, or the file does not fit the model.
+    """
+    variant = find_variant(variant)
+    spec = VARIANTS[variant]
+    _check_overrides(variant, overrides, spec, weights is not None)
+    build = {"head_bias": head_bias, "dtype": dtype, "name": name or variant}
+    if weights is not None:
+        path, published = _locate(variant, weights)
+        request = Request(num_classes, image_size, preprocessing, labels, overrides, build)
+        with open_checkpoint(path, _heads(spec, overrides)) as checkpoint:
+            return from_checkpoint(checkpoint, spec, request, published)[0]
+    return model_class(spec)(
+        dataclasses.replace(spec, **overrides),
+        1000 if num_classes is None else num_classes,
+        USUAL_SIZES.get(variant, 224) if image_size is None else image_size,
+        preprocessing=preprocessing,
+        labels=labels,
+        **build,
+    )
 
 
 def model_from_weights(
@@ -79,39 +153,10 @@ def model_from_weights(
         )
     with open_checkpoint(path, overrides.get("num_heads")) as checkpoint:
         spec, variant = checkpoint.spec, checkpoint.variant
-        check_overrides("model_from_weights", overrides, spec, with_weights=True)
+        _check_overrides("model_from_weights", overrides, spec, with_weights=True)
         build = {"head_bias": head_bias, "dtype": dtype, "name": name or variant}
         request = Request(num_classes, image_size, preprocessing, labels, overrides, build)
         return from_checkpoint(checkpoint, spec, request)[0]
-
-
-def pretrained(variant: str, spec: Spec, weights: str | os.PathLike, request: Request) -> ViT | BiT:
-    """`create_model` with weights: a path, a URL, or a name in the catalogue."""
-    path, published = _locate(variant, weights)
-    num_heads = request.overrides.get("num_heads", getattr(spec, "num_heads", None))
-    with open_checkpoint(path, num_heads) as checkpoint:
-        return from_checkpoint(checkpoint, spec, request, published)[0]
-
-
-def check_overrides(
-    function: str, overrides: dict[str, Any], spec: Spec, with_weights: bool
-) -> None:
-    """Checks the keywords of a constructor that its signature does not name.
-
-    Args:
-        function: the constructor, for the message.
-        overrides: the keywords.
-        spec: its fields are allowed.
-        with_weights: whether `LOAD_OPTIONS` are allowed too.
-
-    Raises:
-        UsageError: a keyword is unknown; the message suggests one and lists all.
-    """
-    fields = {f.name for f in dataclasses.fields(spec)}
-    known = [*ARGUMENTS[1:], "weights", *(LOAD_OPTIONS if with_weights else ()), *sorted(fields)]
-    unknown = [name for name in overrides if name not in known]
-    if unknown:
-        refuse_keywords(function, unknown, known)
 
 
 def check_weights(
@@ -129,8 +174,7 @@ def check_weights(
         UsageError: see `create_model`.
     """
     path, _ = _locate(name, weights)
-    num_heads = overrides.get("num_heads", getattr(spec, "num_heads", None))
-    with open_checkpoint(path, num_heads) as checkpoint:
+    with open_checkpoint(path, _heads(spec, overrides)) as checkpoint:
         fields = _fields_of_file(checkpoint, spec, keeps_head=False) | overrides
         spec = dataclasses.replace(spec, **fields)
         match(Target(spec, 1, as_size(image_size)), checkpoint, "reset")
@@ -187,6 +231,31 @@ def from_checkpoint(
 def model_class(spec: Spec) -> type[ViT | BiT]:
     """The class whose models `spec` describes."""
     return BiT if isinstance(spec, ResNetSpec) else ViT
+
+
+def _check_overrides(
+    function: str, overrides: dict[str, Any], spec: Spec, with_weights: bool
+) -> None:
+    """Checks the keywords of a constructor that its signature does not name.
+
+    Args:
+        function: the constructor, for the message.
+        overrides: the keywords.
+        spec: its fields are allowed.
+        with_weights: whether `LOAD_OPTIONS` are allowed too.
+
+    Raises:
+        UsageError: a keyword is unknown; the message suggests one and lists all.
+    """
+    fields = {f.name for f in dataclasses.fields(spec)}
+    known = [*ARGUMENTS[1:], "weights", *(LOAD_OPTIONS if with_weights else ()), *sorted(fields)]
+    unknown = [name for name in overrides if name not in known]
+    if unknown:
+        refuse_keywords(function, unknown, known)
+
+
+def _heads(spec: Spec, overrides: dict[str, Any]) -> int | None:
+    return overrides.get("num_heads", getattr(spec, "num_heads", None))
 
 
 def _known_preprocessing(

@@ -113,24 +113,28 @@ def autoencoder_profile(
     The operations of the choice of patches and their order, small products, do not count.
     """
     patches, prefix = math.prod(spec.grid(image_size)), spec.prefix_tokens
-    decoder = ViTSpec(spec.patch_size, decoder_dim, 1, decoder_heads, 4 * decoder_dim)
-    m = _Counter(decoder, 0, image_size)
-    m.part("encoderblock_0", transformer_block, (patches + prefix, decoder_dim))
-    block = next(layer for layer in m.layers() if layer.name == "encoderblock_0")
+    sizes = (spec.patch_size, decoder_dim, 1, decoder_heads, 4 * decoder_dim)
+    _, _, block, norm = _encoder(ViTSpec(*sizes, spec.pooling), image_size, patches)
     return [
         *_encoder(spec, image_size, visible),
         _dense("decoder_embedding", visible + prefix, spec.hidden_dim, decoder_dim),
         # The token of a hidden patch, and the positions.
         LayerCost("restored", (1 + prefix + patches) * decoder_dim, 0, 0),
         *(dataclasses.replace(block, name=f"decoderblock_{i}") for i in range(decoder_depth)),
-        LayerCost("decoder_norm", 2 * decoder_dim, 0, 0),
+        dataclasses.replace(norm, name="decoder_norm"),
         _dense("predictions", patches, decoder_dim, spec.in_channels * spec.patch_size**2),
     ]
 
 
 def grouped(layers: Sequence[LayerCost]) -> list[LayerCost]:
     """Layers that follow each other and cost the same, as one: "encoderblock_0 to 11"."""
-    return [_joined(list(group)) for _, group in itertools.groupby(layers, _kind)]
+    joined = []
+    for kind, group in itertools.groupby(layers, _kind):
+        names = [layer.name for layer in group]
+        last = re.search(r"\d+$", names[-1])
+        name = f"{names[0]} to {last[0]}" if len(names) > 1 else names[0]
+        joined.append(LayerCost(name, *(len(names) * each for each in kind[1:])))
+    return joined
 
 
 class _Counter(Machine):
@@ -245,7 +249,7 @@ class _Counter(Machine):
 
 
 def _encoder(spec: ViTSpec, image_size: int | tuple[int, int], patches: int) -> list[LayerCost]:
-    """The costs of a ViT up to its last norm, if the blocks see so many patches."""
+    """The costs of a ViT up to its last norm, if the blocks see this number of patches."""
     m = _Counter(spec, 0, image_size)
     m.part("patch_encoder", embed, None)
     for i in range(spec.depth):
@@ -267,14 +271,4 @@ def _halved(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _kind(layer: LayerCost) -> tuple[str | int, ...]:
-    name = re.sub(r"\d+$", "", layer.name)
-    return name, layer.parameters, layer.flops, layer.held
-
-
-def _joined(group: Sequence[LayerCost]) -> LayerCost:
-    first, count = group[0], len(group)
-    if count == 1:
-        return first
-    last = re.search(r"\d+$", group[-1].name)[0]
-    totals = (count * each for each in (first.parameters, first.flops, first.held))
-    return LayerCost(f"{first.name} to {last}", *totals)
+    return re.sub(r"\d+$", "", layer.name), *dataclasses.astuple(layer)[1:]

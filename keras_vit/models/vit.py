@@ -88,43 +88,27 @@ class ViT(ImageModel):
             block = self.get_layer(f"encoderblock_{name.removeprefix('attention_')}")
             scores = AttentionScores(block, dtype=block.dtype_policy, name=name)
             return scores(block.input)
-        layer = {
-            "embedded": "patch_encoder",
-            "encoded": "encoder_norm",
-            "pre_logits": "pre_logits" if self.spec.representation_dim else "pooling",
-        }.get(name, name)
-        if layer == "pooling" and POOLINGS[self.spec.pooling].call is None:
-            layer = "encoder_norm"
-        return super()._intermediate(layer)
+        if name == "pre_logits" and not self.spec.representation_dim:
+            name = "pooling" if POOLINGS[self.spec.pooling].call else "encoder_norm"
+        layers = {"embedded": "patch_encoder", "encoded": "encoder_norm"}
+        return super()._intermediate(layers.get(name, name))
 
     @staticmethod
     def _forward(images, spec: ViTSpec, num_classes: int, head_bias: float):
         grid = spec.grid(tuple(images.shape)[1:3])
         x = images if spec.stem is None else _stem(images, spec.stem)
         x = Patches(spec.patch_size, name="patches")(x)
-        x = PatchEncoder(
-            spec.hidden_dim,
-            position_embedding=spec.position_embedding,
-            grid=grid,
-            name="patch_encoder",
-            **{name: name in POOLINGS[spec.pooling].tokens for name in TOKENS},
-        )(x)
+        settings = {"position_embedding": spec.position_embedding, "grid": grid}
+        settings |= {name: name in POOLINGS[spec.pooling].tokens for name in TOKENS}
+        x = PatchEncoder(spec.hidden_dim, **settings, name="patch_encoder")(x)
         x = keras.layers.Dropout(spec.dropout, name="dropout")(x)
+        sizes = (spec.num_heads, spec.mlp_dim, spec.gelu, spec.layer_norm_eps)
+        rates = (spec.dropout, spec.attention_dropout)
+        positions = (spec.position_embedding, grid, spec.class_token)
+        options = {name: getattr(spec, name) for name in BLOCK_OPTIONS}
         for i in range(spec.depth):
-            x = TransformerBlock(
-                spec.num_heads,
-                spec.mlp_dim,
-                spec.gelu,
-                spec.layer_norm_eps,
-                spec.dropout,
-                spec.attention_dropout,
-                drop_path=spec.drop_path * i / max(spec.depth - 1, 1),
-                position_embedding=spec.position_embedding,
-                grid=grid,
-                class_token=spec.class_token,
-                **{name: getattr(spec, name) for name in BLOCK_OPTIONS},
-                name=f"encoderblock_{i}",
-            )(x)
+            drop_path, name = spec.drop_path * i / max(spec.depth - 1, 1), f"encoderblock_{i}"
+            x = TransformerBlock(*sizes, *rates, drop_path, *positions, **options, name=name)(x)
         x = keras.layers.LayerNormalization(epsilon=spec.layer_norm_eps, name="encoder_norm")(x)
         if POOLINGS[spec.pooling].call:
             x = POOLING_LAYERS[spec.pooling](spec, "pooling")(x)

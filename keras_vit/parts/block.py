@@ -10,7 +10,7 @@ from keras_vit.parts.rows import Row, nested, present, rows
 
 
 def transformer_block(m: Machine, x, only: int | None = None):
-    """Both branches; with `only`, the block's output for so many first tokens.
+    """Both branches; with `only`, the block's output for the first `only` tokens.
 
     As in the official `Encoder1DBlock` and AugReg, dropout follows the attention's output
     projection and both layers of the MLP, and stochastic depth acts on both branches.

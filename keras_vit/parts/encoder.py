@@ -15,7 +15,7 @@ def encode(m: Machine, images, only: int | None = None):
     Args:
         m: the machine.
         images: (batch, height, width, channels).
-        only: the last block computes its output only for so many first tokens; None for all.
+        only: the last block computes its output only for the first `only` tokens; None for all.
     """
     depth = m.spec.depth
     x = m.part("patch_encoder", embed, images)

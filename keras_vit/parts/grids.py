@@ -28,14 +28,9 @@ class Tokens(NamedTuple):
     prefix: int
 
     @property
-    def patches(self) -> int:
-        """The number of patches."""
-        return self.grid[0] * self.grid[1]
-
-    @property
     def count(self) -> int:
         """The number of tokens."""
-        return self.patches + self.prefix
+        return self.grid[0] * self.grid[1] + self.prefix
 
 
 def as_grid(grid: Grid | None) -> Grid | None:

@@ -13,8 +13,8 @@ class Machine:
     """Gives the verbs a meaning: it computes, counts, or records who reads what.
 
     A part is a function of a machine and of tensors (batch, tokens, channels). Verbs with a name
-    use the weights of this name in the part. A machine that lacks a verb cannot run parts that use
-    it.
+    use the weights of this name in the part. Verbs that Python's operators express are defined here
+    for machines of tensors. A machine that lacks a verb cannot run parts that use it.
 
     Attributes:
         spec: what has the fields of the model's `ViTSpec` that the part reads.
@@ -105,11 +105,11 @@ class Machine:
 
     def product(self, x: Any, y: Any) -> Any:
         """x * y, element by element."""
-        raise NotImplementedError
+        return x * y
 
     def add(self, name: str, x: Any, y: Any) -> Any:
         """x + y; the sum has a name."""
-        raise NotImplementedError
+        return x + y
 
     def concat(self, parts: Sequence[Any]) -> Any:
         """Tokens after tokens."""
@@ -117,7 +117,7 @@ class Machine:
 
     def first(self, x: Any, count: int) -> Any:
         """The first tokens: (batch, count, channels)."""
-        raise NotImplementedError
+        return x[:, :count]
 
     def mean(self, x: Any) -> Any:
         """The mean over tokens: (batch, channels)."""

@@ -77,11 +77,7 @@ class PositionEmbedding:
 
 
 def resample_positions(
-    table: np.ndarray,
-    old: Grid,
-    new: Grid,
-    prefix: int = 1,
-    method: Method = "bilinear",
+    table: np.ndarray, old: Grid, new: Grid, prefix: int = 1, method: Method = "bilinear"
 ) -> np.ndarray:
     """Resamples a table of position embeddings to another grid of patches.
 
@@ -111,6 +107,10 @@ def resample_positions(
     return np.concatenate([np.asarray(table[:, :prefix], np.float32), patches], axis=1)
 
 
+def _learned_shape(tokens: Tokens, width: int) -> tuple[int, ...]:
+    return 1, tokens.count, width
+
+
 def _learned_square(shapes: Mapping[str, tuple[int, ...]], prefix: int) -> Grid | None:
     patches = max(shapes["positions"][1] - prefix, 0)
     side = math.isqrt(patches)
@@ -119,13 +119,7 @@ def _learned_square(shapes: Mapping[str, tuple[int, ...]], prefix: int) -> Grid 
 
 LEARNED = PositionEmbedding(
     weights=(
-        PositionWeight(
-            name="positions",
-            key="pos_embedding",
-            shape=lambda tokens, width: (1, tokens.count, width),
-            resample=resample_positions,
-            stddev=0.02,
-        ),
+        PositionWeight("positions", "pos_embedding", _learned_shape, resample_positions, 0.02),
     ),
     table=lambda weights, tokens, width, ops: weights["positions"],
     prefix_slots=True,
@@ -157,11 +151,11 @@ def _resample_axis(table, old, new, prefix, method, axis) -> np.ndarray:
 LEARNED2D = PositionEmbedding(
     weights=tuple(
         PositionWeight(
-            name=name,
-            key=key,
-            shape=lambda tokens, width, axis=axis: (tokens.grid[axis], width // 2),
-            resample=functools.partial(_resample_axis, axis=axis),
-            stddev=0.02,
+            name,
+            key,
+            lambda tokens, width, axis=axis: (tokens.grid[axis], width // 2),
+            functools.partial(_resample_axis, axis=axis),
+            0.02,
         )
         for name, key, axis in (("columns", "column_embedding", 1), ("rows", "row_embedding", 0))
     ),
@@ -203,6 +197,10 @@ _BIAS = "relative_position_bias"
 def relative_entries(tokens: Tokens) -> int:
     """The number of offsets between two patches, plus three if there is a class token."""
     return math.prod(_offsets(tokens.grid)) + 3 * tokens.prefix
+
+
+def _relative_shape(tokens: Tokens, heads: int) -> tuple[int, ...]:
+    return relative_entries(tokens), heads
 
 
 def relative_index(tokens: Tokens) -> np.ndarray:
@@ -254,14 +252,7 @@ def _offsets(grid: Grid) -> Grid:
 
 # No official file has this kind of positions, so keras_vit defines its key.
 RELATIVE = PositionEmbedding(
-    attention_weights=(
-        PositionWeight(
-            name=_BIAS,
-            key=_BIAS,
-            shape=lambda tokens, heads: (relative_entries(tokens), heads),
-            resample=_resample_offsets,
-        ),
-    ),
+    attention_weights=(PositionWeight(_BIAS, _BIAS, _relative_shape, _resample_offsets),),
     bias=_relative_bias,
     grid_from_shapes=_relative_square,
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit import runs
+from keras_vit import data, runs
 from keras_vit._errors import RefusedError
 from keras_vit._interrupts import Terminated, deferred_interrupts
 from keras_vit._keras import backend, keras

@@ -17,7 +17,7 @@ import dataclasses, json
 import jax, numpy as np
 import keras_vit
 from keras_vit.models.profile import profile
-from keras_vit.models.variants import model_class
+from keras_vit.models.pretrained import model_class
 from keras_vit.training.costs import training_flops
 from keras_vit.training.recipes import Recipe
 

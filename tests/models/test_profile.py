@@ -10,6 +10,7 @@ import pytest
 import keras_vit
 from keras_vit import UsageError
 from keras_vit.evaluation.counting import counted_flops, layer_flops
+from keras_vit.models.pretrained import model_class
 from keras_vit.models.profile import (
     autoencoder_profile,
     forward_flops,
@@ -17,7 +18,6 @@ from keras_vit.models.profile import (
     masked_patch_profile,
     profile,
 )
-from keras_vit.models.variants import model_class
 from keras_vit.specs import VARIANTS
 from keras_vit.weights import parameter_count
 
