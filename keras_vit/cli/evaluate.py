@@ -99,7 +99,8 @@ def _evaluate_weights(arguments: Arguments) -> None:
         title = f"{model.name} on {source.name}"
         facts = {**results, "Model": judged, "Preprocessing": preprocessing}
         print(f"report: {evaluation.write_accuracy(arguments.out, title, facts, accuracy)}")
-    _check_accuracy("an accuracy", accuracy.top1, arguments.min_accuracy)
+    if accuracy.top1 < arguments.min_accuracy:
+        raise _too_low("an accuracy", arguments.min_accuracy, accuracy.top1)
 
 
 def _opened(weights: str, name: str | None) -> tuple[Any, Any]:
@@ -172,12 +173,12 @@ def _evaluate_run(arguments: Arguments) -> None:
             print(path, each.label, each.prediction, f"{each.probability:.4f}", sep="\t")
     else:
         _print_report(report, page, run, arguments)
-    _check_accuracy(f"a {report.kind} accuracy", report.accuracy, arguments.min_accuracy)
+    if report.accuracy < arguments.min_accuracy:
+        raise _too_low(f"a {report.kind} accuracy", arguments.min_accuracy, report.accuracy)
 
 
-def _check_accuracy(what: str, accuracy: float, least: float) -> None:
-    if accuracy < least:
-        raise RefusedError(f"expected {what} of {least:.2%} or more. Received: {accuracy:.2%}.")
+def _too_low(what: str, least: float, accuracy: float) -> RefusedError:
+    return RefusedError(f"expected {what} of {least:.2%} or more. Received: {accuracy:.2%}.")
 
 
 def _print_report(report: Any, page: Path, run: Any, arguments: Arguments) -> None:
