@@ -134,12 +134,6 @@ class Option:
         is_single = not self.nargs or (self.is_one_or_two and len(values) == 1)
         return values[0] if is_single else tuple(values)
 
-    def check_value(self, value: Any) -> None:
-        """Runs `check` on each value; its error names the option."""
-        for each in value if isinstance(value, tuple) else (value,):
-            if self.check is not None:
-                self.check(self.flag or self.name, each)
-
 
 TRACEBACK = Option("traceback", False, "Show the traceback of an error.", bool)  # of every command
 
@@ -223,9 +217,10 @@ def read(
     if wants_help:
         print(_help(kind, program, description, values), end="")
         raise SystemExit(0)
-    for each in options:
-        if each.name in given:
-            each.check_value(given[each.name])
+    for each in (each for each in options if each.check is not None and each.name in given):
+        value = given[each.name]
+        for one in value if isinstance(value, tuple) else (value,):
+            each.check(each.flag or each.name, one)  # the error names the option
     for group in {each.group for each in options if each.group}:
         names = {each.name for each in options if each.group == group} & given.keys()
         base = values[group] if group in values else getattr(kind, group)
@@ -248,12 +243,12 @@ def with_flags(message: str, kind: type | None) -> str:
     by_name = {each.name: each for each in options_of(kind) if each.flag}
     if "data" in by_name:
         by_name["representative_data"] = by_name["data"]
+    spellings = [pair for name, each in by_name.items() for pair in _spellings(name, each)]
     parts = _VALUES.split(message)
-    for i, part in enumerate(parts[::2]):
-        for name, each in by_name.items():
-            for pattern, flag in _spellings(name, each):
-                part = re.sub(pattern, flag, part)
-        parts[2 * i] = part.replace("keras_vit.list_weights", "an unknown name lists all")
+    for i in range(0, len(parts), 2):
+        for pattern, flag in spellings:
+            parts[i] = re.sub(pattern, flag, parts[i])
+        parts[i] = parts[i].replace("keras_vit.list_weights", "an unknown name lists all")
     return "".join(parts)
 
 
@@ -330,14 +325,18 @@ def _unknown(word: str, options: Sequence[Option], words: Sequence[str]) -> str:
 
 def _commands_with(flag: str) -> list[str]:
     """The commands that have an option."""
-    kinds = {name: command_module(name).Arguments for name in COMMANDS}
-    return [
-        name for name, kind in kinds.items() if flag in {each.flag for each in options_of(kind)}
-    ]
+
+    def flags(command: str) -> list[str]:
+        return [each.flag for each in options_of(command_module(command).Arguments)]
+
+    return [command for command in COMMANDS if flag in flags(command)]
 
 
 def command_module(name: str) -> types.ModuleType:
     """The module of a command: `Arguments`, `run` and perhaps `defaults`."""
+    # Asked for one of these that is not imported yet, `keras_vit` would import Keras first.
+    for package in ("data", "deploy", "evaluation", "training"):
+        import_module(f"keras_vit.{package}")
     return import_module(f"keras_vit.cli.{name.replace('-', '_')}")
 
 

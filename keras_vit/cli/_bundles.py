@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_vit import deploy
 from keras_vit._errors import UsageError
 from keras_vit.cli._arguments import options_of
 from keras_vit.cli._program import spelled
@@ -35,7 +36,6 @@ def named_bundles(bundles: Sequence[Path], names: Sequence[str]) -> dict[str, Pa
     Raises:
         UsageError: two bundles have the same name.
     """
-    from keras_vit import deploy
 
     names = names or tuple(map(deploy.bundle_name, bundles))
     if len(set(names)) < len(names):

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from keras_vit import _checks
+from keras_vit import _checks, data, deploy
 from keras_vit._errors import UsageError
-from keras_vit._files import check_writable
+from keras_vit._files import check_replaceable, check_writable
 from keras_vit.cli._arguments import option
 from keras_vit.cli._printing import print_skipped
 from keras_vit.cli._program import spelled
@@ -126,11 +126,24 @@ def check_positive(name: str, value: float) -> None:
         raise UsageError(f"{name} must be positive. Received: {value}.")
 
 
-def check_folder(out: Path | None) -> None:
-    """Raises a `UsageError` if a folder to write is a file or cannot be written."""
-    if out is not None and out.is_file():
-        raise UsageError(f"{out} is a file; choose another folder.")
-    if out is not None:
+def check_part(name: str, value: float) -> None:
+    """Raises a `UsageError` for a number that is no part of a whole, which may be all of it."""
+    if not 0 < value <= 1:
+        raise UsageError(f"{name} must lie in (0, 1]. Received: {value}.")
+
+
+def check_folder(out: Path | None, holds: str = "") -> None:
+    """Raises a `UsageError` if a folder to write is a file, or cannot be written.
+
+    Args:
+        out: the folder; None for the usual one, which the library checks.
+        holds: what alone it may hold, see `check_replaceable`; "" for anything.
+    """
+    if out is not None and holds:
+        check_replaceable(out, holds)
+    elif out is not None:
+        if out.is_file():
+            raise UsageError(f"{out} is a file; choose another folder.")
         check_writable(out)
 
 
@@ -188,13 +201,11 @@ class ModelOptions(WeightsOptions):
 
     def open(self):
         """The model and its images, as a `TrainedModel`."""
-        from keras_vit.deploy import of_run, of_weights
-
         size = self.image_size
         size = (size, size) if isinstance(size, int) else size
         if self.weights is None:
-            return of_run(self.run, self.data, size)
-        return of_weights(self.weights, self.model, self.data, size)
+            return deploy.of_run(self.run, self.data, size)
+        return deploy.of_weights(self.weights, self.model, self.data, size)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,15 +225,14 @@ def open_run(folder: Path | None, stream: TextIO | None = None) -> Any:
     from keras_vit import runs
 
     run = runs.open_run(folder or runs.newest_run())
-    print(f"{'run' if folder else 'newest run'} {run}", file=stream, flush=True)
+    print(f"{'run' if folder else 'newest run'} {run}", file=stream)
     return run
 
 
 def open_images(locator: str, strict: bool = False, before: str = "") -> Any:
     """The `data.Source` of a locator; prints, after some words, that it is read."""
-    from keras_vit import data
 
-    print(f"{before}reading {locator}", flush=True)
+    print(f"{before}reading {locator}")
     source = data.open_source(locator, strict)
     print_skipped(source)
     return source

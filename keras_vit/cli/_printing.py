@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from keras_vit import data
 from keras_vit.cli._arguments import with_flags
 from keras_vit.cli._program import spelled
 
@@ -36,7 +37,7 @@ def class_table(labels: Sequence[str], counts: Sequence[int]) -> str:
 def warn(message: str | None, arguments: type | None = None) -> None:
     """Prints a warning to standard error, if there is one, with the flags of `arguments`."""
     if message:
-        print(f"warning: {with_flags(message, arguments)}", file=sys.stderr, flush=True)
+        print(f"warning: {with_flags(message, arguments)}", file=sys.stderr)
 
 
 def print_next(command: str, *words: object) -> None:
@@ -49,7 +50,6 @@ def print_skipped(source: Any) -> None:
 
     After the first time it is only their number.
     """
-    from keras_vit import data
 
     lines = data.skipped_summary(source)
     if lines and source.skipped_before:

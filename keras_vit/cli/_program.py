@@ -1,6 +1,6 @@
 """Runs a command: reads its arguments, imports, prints errors in one line, sets the exit code.
 
-Exit codes: 0 done, 1 a bug, with its traceback, or a training that lost one of its processes, 2 a
+Exit codes: 0 done, 1 a bug, with its traceback, or training that lost one of its processes, 2 a
 mistake of the user, 3 a result over its budget, 75 ended by SIGTERM after the state was saved, 130
 interrupted by Ctrl-C, 141 if nobody reads the output any more.
 """
@@ -18,17 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from keras_vit import _interrupts
-from keras_vit._errors import (
-    PACKAGES,
-    DiskFullError,
-    LostProcessError,
-    MissingPackageError,
-    RefusedError,
-    UsageError,
-    check_installed,
-    did_you_mean,
-)
+from keras_vit import _errors, _interrupts
 from keras_vit._files import full_disk
 from keras_vit._quiet import ignore_warning, own_process, quiet
 from keras_vit.cli import COMMANDS, _arguments, is_command
@@ -44,9 +34,9 @@ _FILE_ERRORS = (
 )
 
 # The messages of these errors may name arguments of Python.
-_WITH_ARGUMENTS = (LostProcessError, RefusedError, UsageError)
+_WITH_ARGUMENTS = (_errors.LostProcessError, _errors.RefusedError, _errors.UsageError)
 # Those of other mistakes are 2.
-_EXIT_CODES = {RefusedError: 3, LostProcessError: 1}
+_EXIT_CODES = {_errors.RefusedError: 3, _errors.LostProcessError: 1}
 _has_others = False  # whether other processes train with this one
 
 
@@ -80,6 +70,7 @@ def run(
     """
     words = sys.argv[1:] if words is None else words
     description = description or sys.modules["__main__"].__doc__ or ""
+    sys.stdout.reconfigure(line_buffering=True)  # a file or a pipe shows the progress, too
     with _one_line_errors(name, arguments, _arguments.TRACEBACK.flag in words):
         command(_arguments.read(arguments, words, defaults, spelled(name), description))
         sys.stdout.flush()
@@ -96,7 +87,7 @@ def load(*modules: str) -> None:
         MissingPackageError: a package is not installed.
     """
     packages = dict.fromkeys(module.partition(".")[0] for module in modules)
-    check_installed(package for package in packages if package in PACKAGES)
+    _errors.check_installed(package for package in packages if package in _errors.PACKAGES)
     if is_command():
         own_process()
         # Pillow warns of each damaged tag of EXIF, of which there may be thousands.
@@ -154,7 +145,9 @@ def _chosen(words: Sequence[str]) -> tuple[str, Sequence[str]]:
         print(import_module("keras_vit").__version__)
         sys.exit(0)
     if words[0] not in COMMANDS:
-        raise UsageError(f"there is no command {words[0]!r}; {did_you_mean(words[0], COMMANDS)}")
+        raise _errors.UsageError(
+            f"there is no command {words[0]!r}; {_errors.did_you_mean(words[0], COMMANDS)}"
+        )
     return words[0], words[1:]
 
 
@@ -178,11 +171,11 @@ def _progress(message: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    print(message, end="\r", file=sys.stderr, flush=True)
+    print(message, end="\r", file=sys.stderr)
     try:
         yield
     finally:
-        print(" " * len(message), end="\r", file=sys.stderr, flush=True)
+        print(" " * len(message), end="\r", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -235,17 +228,17 @@ def _exit(code: int, at_once: bool) -> NoReturn:
 def _message(error: Exception) -> str | None:
     """The message for an error of the user; None for any other error."""
     path = getattr(error, "filename", None)
-    if isinstance(error, RefusedError | LostProcessError):
+    if isinstance(error, _errors.RefusedError | _errors.LostProcessError):
         return str(error)
-    if not isinstance(error, DiskFullError) and (reason := full_disk(error)):
+    if not isinstance(error, _errors.DiskFullError) and (reason := full_disk(error)):
         # Errors of _files name the file that is written; without a name it is a temporary file.
         path = path or f"a temporary file in {tempfile.gettempdir()}"
         return f"{path} could not be written: {reason}; make room or set TMPDIR to another disk."
-    if isinstance(error, UsageError | MissingPackageError | DiskFullError):
+    if isinstance(error, _errors.UsageError | _errors.MissingPackageError | _errors.DiskFullError):
         # Further lines are details for programs; the message may be empty.
         return (str(error) or type(error).__name__).splitlines()[0]
-    if isinstance(error, ModuleNotFoundError) and error.name in PACKAGES:
-        name, extras = PACKAGES[error.name]
+    if isinstance(error, ModuleNotFoundError) and error.name in _errors.PACKAGES:
+        name, extras = _errors.PACKAGES[error.name]
         return f"this command needs {name}: pip install 'keras_vit[{extras[0]}]'"
     if isinstance(error, _FILE_ERRORS) and path is not None:
         # It may also be a bug, of which the traceback tells more.

@@ -1,4 +1,4 @@
-"""The plan and the progress of a training on the terminal, or in a file."""
+"""The plan and the progress of training on the terminal, or in a file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def planned(plan: Any, out: Path) -> str:
 
 
 def previewed(plan: Any, costs: Any, recipe: Any, out: Path) -> str:
-    """What a training will do and cost, from a `training.Plan`, its `Costs` and `Recipe`."""
+    """What training will do and cost, from a `training.Plan`, its `Costs` and `Recipe`."""
     rate, end = recipe.learning_rate, recipe.end_learning_rate
     falls = {
         "cosine": f"falls to {end:g} as a cosine",
@@ -91,6 +91,15 @@ class ChangingLine:
         """Whether the last line was printed long ago."""
         return time.monotonic() - self._printed > (_SECONDS if self.is_live else _LOGGED)
 
+    def fitting(self, parts: Sequence[str]) -> str:
+        """The first part, and those after it that fit on the same line of a terminal."""
+        line = parts[0]
+        for part in parts[1:]:
+            if self.is_live and len(line) + 2 + len(part) > _columns():
+                break
+            line += f"  {part}"
+        return line
+
     def show(self, text: str) -> None:
         """Prints a text that the next one replaces."""
         text = text[: _columns()] if self.is_live else text
@@ -106,7 +115,7 @@ class ChangingLine:
             self._print("", "\r", 0)
 
     def _print(self, text: str, end: str, width: int) -> None:
-        print(text.ljust(self._width), end=end, flush=True)
+        print(text.ljust(self._width), end=end)
         self._width, self._printed = width, time.monotonic()
 
 
@@ -137,26 +146,24 @@ class ProgressPrinter:
         self._first = self._first or (progress.step, now)
         if progress.metrics is not None:
             first = f"{_place(progress)}  {_metrics(progress.metrics, self._judged_on)}"
-            parts = [first, *_state(progress)]
-            self._line.keep(_fitting(parts) if self._line.is_live else "  ".join(parts))
+            self._line.keep(self._line.fitting([first, *_state(progress)]))
         elif not self._told and self._is_settled(progress, now):
             self._line.keep(_estimate(progress))
             self._told = True
         elif self._line.is_due():
-            parts = [_now(progress), *_state(progress)]
-            self._line.show(_fitting(parts) if self._line.is_live else "  ".join(parts))
+            self._line.show(self._line.fitting([_now(progress), *_state(progress)]))
 
     def start_clock(self, doing: str = "compiling the first step") -> None:
         """Says what is done before the first step, and on a terminal how long already."""
         if not self._line.is_live:
-            print(doing, flush=True)
+            print(doing)
             return
         start = time.monotonic()
 
         def run() -> None:
             while not self._compiled.wait(1.0):
                 text = f"{doing}, {duration(time.monotonic() - start)}"
-                print(text[: _columns()], end="\r", flush=True)
+                print(text[: _columns()], end="\r")
 
         self._clock = threading.Thread(target=run, daemon=True)
         self._clock.start()
@@ -167,7 +174,7 @@ class ProgressPrinter:
         if self._clock is not None:
             self._clock.join()
             self._clock = None
-            print(flush=True)
+            print()
 
     def _is_settled(self, progress: Any, now: float) -> bool:
         from keras_vit.training.run import is_enough
@@ -202,7 +209,7 @@ class CountPrinter:
 
 def print_saving(step: int) -> None:
     """Prints that the state is being saved, which takes seconds for a large model."""
-    print(f"\nsaving the state after step {step}; Ctrl-C ends without it", flush=True)
+    print(f"\nsaving the state after step {step}; Ctrl-C ends without it")
 
 
 def duration(seconds: float) -> str:
@@ -271,16 +278,6 @@ def _state(progress: Any) -> list[str]:
 def _speed(progress: Any) -> str:
     number = progress.images_per_second
     return f"{number:,.{2 if number < 1 else 1 if number < 10 else 0}f} images/s"
-
-
-def _fitting(parts: list[str]) -> str:
-    """The first part, and those after it that fit on the same line of the terminal."""
-    line = parts[0]
-    for part in parts[1:]:
-        if len(line) + 2 + len(part) > _columns():
-            break
-        line += f"  {part}"
-    return line
 
 
 def _columns() -> int:

@@ -58,11 +58,9 @@ def recipe_list() -> str:
 
 
 def _entries(presets: Mapping[str, Preset]) -> list[str]:
-    if len(presets) <= _MOST:
-        return [_entry(name, name, preset) for name, preset in presets.items()]
     alike: dict[str, list[str]] = {}
     for name, preset in presets.items():
-        alike.setdefault(preset.title, []).append(name)
+        alike.setdefault(preset.title if len(presets) > _MOST else name, []).append(name)
     return [
         # With spaces, so that the line can be wrapped.
         _entry(_pattern(names).replace("-{", "- {"), names[0], presets[names[0]])

@@ -1,4 +1,4 @@
-"""What sweep and compare share: their options, and a training whose progress is printed."""
+"""What commands that train several times share: their options, and trials with their times."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_vit import data, evaluation, training
 from keras_vit._errors import UsageError
 from keras_vit._interrupts import Terminated
 from keras_vit._quiet import ignore_log
@@ -58,7 +59,7 @@ def check_settings(recipe: Recipe, checkpoint_every: str) -> None:
 
 
 def check_classifies(recipe: Recipe) -> None:
-    """Raises a `UsageError` for trainings without classes, whose head cannot be judged."""
+    """Raises a `UsageError` for training without classes, after which no head can be judged."""
     if recipe.loss in SELF_SUPERVISED:
         raise UsageError(
             f"accuracies need training with classes. Received: --loss {recipe.loss}; train it with "
@@ -96,16 +97,13 @@ class TrialArguments:
         Raises:
             UsageError: see `check_folder_of`.
         """
-        from keras_vit.data import source_name
-
-        name = source_name(self.data) if self.run is None else self.run.resolve().name
+        name = data.source_name(self.data) if self.run is None else self.run.resolve().name
         out = self.out or Path("runs") / f"{command}-{name}"
         check_folder_of(out, command)
         return out
 
     def images(self) -> tuple[Any, Any]:
         """The `Source` and its `Split`; prints which pictures were skipped, or repeated."""
-        from keras_vit import data
 
         source = data.open_source(self.data)
         print_skipped(source)
@@ -114,15 +112,15 @@ class TrialArguments:
 
 
 @dataclasses.dataclass(frozen=True)
-class Trainings:
-    """Trainings one after another, with the same images.
+class TrialRunner:
+    """Runs trials one after another, with the same images.
 
     Attributes:
         source: the images.
         folder: has a folder for each training.
         arguments: the command's options, with `checkpoint_every`.
         preset: the name of the recipe.
-        results: those of the trainings so far.
+        results: those of the trials so far.
     """
 
     source: Any
@@ -131,23 +129,22 @@ class Trainings:
     preset: str
     results: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
-    def first_of(
+    def run_first(
         self, to_come: Sequence[Any], title: str, judged_on: str = "held-out"
     ) -> dict[str, Any]:
         """Trains the first of the trials to come, and says about how long all of them take."""
-        print(f"\n{title}", flush=True)
+        print(f"\n{title}")
         print_time_left(self.results, to_come, self.folder)
-        self.results.append(self.trained(to_come[0], judged_on))
+        self.results.append(self.run(to_come[0], judged_on))
         return self.results[-1]
 
-    def trained(self, trial: Any, judged_on: str = "held-out") -> dict[str, Any]:
+    def run(self, trial: Any, judged_on: str = "held-out") -> dict[str, Any]:
         """The result of a trial; prints its progress, and its accuracy or that it diverged.
 
         Args:
             trial: see `training.run_trial`.
             judged_on: what the images are called on which the trial is judged.
         """
-        from keras_vit import training
 
         ignore_log(_RETRACING, "tensorflow")
 
@@ -170,14 +167,13 @@ class Trainings:
         except (KeyboardInterrupt, Terminated) as error:
             raise type(error)(_for_trials(str(error))) from None
         if "diverged" in result:
-            print(result["diverged"], flush=True)
+            print(result["diverged"])
             return result
         of = " with the average of the weights" if result.get("judged_weights") == "average" else ""
-        print(f"{judged_on} accuracy {result['accuracy']:.2%}{of}", flush=True)
+        print(f"{judged_on} accuracy {result['accuracy']:.2%}{of}")
         return result
 
     def _judged(self, run: Any) -> dict[str, Any]:
-        from keras_vit import evaluation
 
         average = run.has_average  # which big_vision and DeiT report, where there is one
         report = evaluation.held_out_report(run, self.source, average=average)
@@ -187,6 +183,12 @@ class Trainings:
         weights = {"judged_weights": "average" if average else "last"}
         figures = {"accuracy": report.accuracy, **several, **means, **weights}
         return {**figures, "classes": report.classes}
+
+
+def best_of(results: Mapping[Any, Any]) -> Any:
+    """The key of the best result; None if each of them diverged."""
+    finished = {key: each for key, each in results.items() if "diverged" not in each}
+    return max(finished, key=lambda key: quality(finished[key]), default=None)
 
 
 def quality(result: Mapping[str, Any]) -> tuple[float, float]:
@@ -211,9 +213,9 @@ def check_folder_of(out: Path, command: str) -> None:
 
 
 def time_taken(results: Sequence[Mapping[str, Any]]) -> str:
-    """How long the trainings took, also in earlier calls: "3 trainings in 12 min 5 s"."""
+    """How long the trials took, also in earlier calls: "3 trainings in 12 min 5 s"."""
     seconds = sum(result["seconds"] for result in results)
-    return f"{_trainings(len(results))} in {duration(seconds)}"
+    return f"{_number_of(len(results))} in {duration(seconds)}"
 
 
 def print_total_time(trials: Sequence[Any], source: Any, out: Path) -> None:
@@ -224,12 +226,11 @@ def print_total_time(trials: Sequence[Any], source: Any, out: Path) -> None:
         source: the images.
         out: the folder of the trials.
     """
-    from keras_vit import training
 
-    times: dict[Any, float] = {}
-    to_come = [trial for trial in trials if not training.is_finished(trial, out)]
+    times: dict[Any, float] = {}  # by what they depend on
+    total, to_come = 0.0, [trial for trial in trials if not training.is_finished(trial, out)]
     for trial in to_come:
-        kind = _costing_the_same(trial)
+        kind = trial.model, dataclasses.replace(trial.recipe, seed=0, learning_rate=0.0)
         if kind not in times:
             with ProgressPrinter() as progress:
                 progress.start_clock(f"compiling and timing some steps of {trial.model}")
@@ -237,16 +238,10 @@ def print_total_time(trials: Sequence[Any], source: Any, out: Path) -> None:
             if plan.too_large:
                 raise UsageError(plan.too_large)
             times[kind] = plan.seconds
+        total += times[kind]
     if to_come:
-        seconds = sum(times[_costing_the_same(trial)] for trial in to_come)
-        print(
-            f"about {duration(seconds)} for {_trainings(len(to_come))}, measured with some steps",
-            flush=True,
-        )
-
-
-def _costing_the_same(trial: Any) -> tuple[str, Recipe]:
-    return trial.model, dataclasses.replace(trial.recipe, seed=0, learning_rate=0.0)
+        what = f"{_number_of(len(to_come))}, measured with some steps"
+        print(f"about {duration(total)} for {what}")
 
 
 def print_time_left(results: Sequence[Mapping[str, Any]], trials: Sequence[Any], out: Path) -> None:
@@ -259,7 +254,6 @@ def print_time_left(results: Sequence[Mapping[str, Any]], trials: Sequence[Any],
         trials: the next trial and those after it.
         out: the folder of the trials.
     """
-    from keras_vit import training
 
     times: dict[str, list[float]] = {}
     for result in results:
@@ -272,10 +266,10 @@ def print_time_left(results: Sequence[Mapping[str, Any]], trials: Sequence[Any],
     usual = statistics.mean(means.values())
     seconds = sum(means.get(model, usual) for model in models)
     others = "" if means.keys() >= {*models} else ", if the others take as long"
-    print(f"about {duration(seconds)} to go for {_trainings(len(models))}{others}", flush=True)
+    print(f"about {duration(seconds)} to go for {_number_of(len(models))}{others}")
 
 
-def _trainings(number: int) -> str:
+def _number_of(number: int) -> str:
     return f"{number} training{'' if number == 1 else 's'}"
 
 
@@ -291,6 +285,5 @@ def _print_plan(plan: Any) -> None:
     start = f", from step {plan.first_step:,}" if plan.first_step else ""
     print(
         f"{count(plan.parameters)} parameters, {plan.steps:,} steps of {plan.batch_size} of "
-        f"{plan.examples:,} images{start}",
-        flush=True,
+        f"{plan.examples:,} images{start}"
     )

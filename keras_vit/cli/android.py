@@ -11,6 +11,7 @@ import dataclasses
 import shutil
 from pathlib import Path
 
+from keras_vit import deploy
 from keras_vit._errors import MissingPackageError, UsageError
 from keras_vit.cli._bundles import check_bundles, folder_of_clone, named_bundles
 from keras_vit.cli._printing import warn
@@ -45,7 +46,6 @@ def run(arguments: Arguments) -> None:
     """Copies the bundles and samples, and lists what the app has."""
     app = folder_of_clone("android_demo", "android", arguments, arguments.app)
     load("ai_edge_litert.interpreter")
-    from keras_vit import deploy
 
     folder, samples = deploy.bundles_of_app(app), deploy.samples_of_app(app)
     bundles = named_bundles(arguments.bundle, arguments.name)
@@ -73,7 +73,6 @@ def run(arguments: Arguments) -> None:
 
 def _add_samples(arguments: Arguments, app: Path) -> None:
     """Adds the samples of each run once, and warns of runs that have none."""
-    from keras_vit import deploy
 
     by_run = {bundle_folder(bundle).resolve().parent: bundle for bundle in arguments.bundle}
     for bundle in by_run.values() if arguments.samples else ():

@@ -11,6 +11,7 @@ import dataclasses
 import re
 from pathlib import Path
 
+from keras_vit import evaluation
 from keras_vit._errors import UsageError
 from keras_vit.cli._arguments import option
 from keras_vit.cli._options import check_folder, check_run, open_run
@@ -18,11 +19,9 @@ from keras_vit.cli._printing import warn
 from keras_vit.cli._program import load, spelled
 from keras_vit.evaluation.hub_folder import check_for_hub
 
-_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-
 
 def _check_name(name: str, value: str) -> None:
-    if not _NAME.fullmatch(value):
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", value):
         raise UsageError(
             f"{name} must be USER/NAME, of letters, digits, dots, - and _. Received: {value!r}."
         )
@@ -60,7 +59,6 @@ class Arguments:
 def run(arguments: Arguments) -> None:
     """Writes the folder and prints where it is."""
     load("jinja2")
-    from keras_vit import evaluation
 
     run = open_run(arguments.run)
     out = arguments.out or run.path / "hub"

@@ -14,20 +14,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from keras_vit import data, evaluation, training
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit.cli import fit
+from keras_vit.cli import _trials, fit
 from keras_vit.cli._arguments import option
-from keras_vit.cli._options import check_model
+from keras_vit.cli._options import check_model, check_part
 from keras_vit.cli._printing import print_next, table
 from keras_vit.cli._program import load
-from keras_vit.cli._trials import (
-    Trainings,
-    TrialArguments,
-    check_classifies,
-    print_total_time,
-    quality,
-    time_taken,
-)
 from keras_vit.training.ablations import ABLATIONS, varied
 
 # What the page says of a setting, if all trials have the same.
@@ -37,6 +30,11 @@ _SHOWN = (
     ("schedule", "{}"),
     ("augment", "augmentation {}"),
 )
+# What is the same in all variations, and the option that sets it.
+_FIXED = {
+    "seed": "the seed; use --seeds",
+    "held_out": "which images are held out; use --held-out",
+}
 
 
 def _check_seeds(name: str, seeds: int) -> None:
@@ -47,7 +45,7 @@ def _check_seeds(name: str, seeds: int) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(TrialArguments):
+class Arguments(_trials.TrialArguments):
     """Options of the command."""
 
     models: tuple[str, ...] = option(("ViT_Pico4", "R_ViT_Pico4", "BiT_R8x1"), check=check_model)
@@ -58,7 +56,7 @@ class Arguments(TrialArguments):
     variations: tuple[str, ...] = ()
     """Variations of each model: fields of the model or of the recipe, as in pooling=gap
     depth=8,hidden_dim=48."""
-    fractions: tuple[float, ...] = (1.0,)
+    fractions: tuple[float, ...] = option((1.0,), check=check_part)
     """Fractions of the training images to train on, such as 0.1 0.3 1.0."""
     seeds: tuple[int, ...] = option((1,), check=_check_seeds)
     """Number of trainings with different random seeds: one number, or one for each fraction."""
@@ -70,9 +68,6 @@ class Arguments(TrialArguments):
 
         if self.ablation is not None and self.variations:
             raise UsageError("expected --ablation or --variations. Received: both.")
-        for fraction in self.fractions:
-            if not 0 < fraction <= 1:
-                raise UsageError(f"--fractions must lie in (0, 1]. Received: {fraction}.")
         if len(self.seeds) not in (1, len(self.fractions)):
             raise UsageError(
                 "--seeds is how many seeds to train with, not which: one number, or one for each "
@@ -81,13 +76,10 @@ class Arguments(TrialArguments):
         for model, variation in self.varied():
             try:
                 recipe = varied(adapted(self.settings, model), variation)
-                if recipe.seed != self.settings.seed:
-                    raise UsageError("--variations cannot set the seed; use --seeds.")
-                if recipe.held_out != self.settings.held_out:
-                    raise UsageError(
-                        "--variations cannot set which images are held out; use --held-out."
-                    )
-                check_classifies(recipe)
+                for field, what in _FIXED.items():
+                    if getattr(recipe, field) != getattr(self.settings, field):
+                        raise UsageError(f"--variations cannot set {what}.")
+                _trials.check_classifies(recipe)
                 check_recipe(recipe, model)
             except UsageError as error:
                 raise UsageError(f"{labelled(model, variation)}: {error}") from None
@@ -132,27 +124,25 @@ def run(arguments: Arguments) -> None:
     """Trains what is not trained yet, and writes the page."""
     out = arguments.folder("compare")
     load("tensorflow", "sklearn.metrics", "matplotlib.figure", "jinja2")
-    from keras_vit import evaluation, training
 
     source, split = arguments.images()
-    print(f"{len(split.train):,} images for training, {len(split.held_out):,} held out", flush=True)
-    trials = _trials(arguments, source, split)
+    print(f"{len(split.train):,} images for training, {len(split.held_out):,} held out")
+    trials = _trials_of(arguments, source, split)
     for trial in trials:
         training.check_trial(trial, source, out / "trials")
-    print_total_time(trials, source, out / "trials")
-    trainings = Trainings(source, out / "trials", arguments, arguments.recipe)
-    results = trainings.results
+    _trials.print_total_time(trials, source, out / "trials")
+    runner = _trials.TrialRunner(source, out / "trials", arguments, arguments.recipe)
+    results = runner.results
     for i, trial in enumerate(trials, 1):
-        trainings.first_of(trials[i - 1 :], f"[{i} of {len(trials)}] {trial.name}")
+        runner.run_first(trials[i - 1 :], f"[{i} of {len(trials)}] {trial.name}")
         facts = _facts(arguments, source, split, trials, results)
         page = evaluation.write_comparison(out, _title(arguments, source), facts, results)
-    print(f"\n{table(*evaluation.summary(results))}\n\n{time_taken(results)}\npage: {page}")
-    finished = [i for i, result in enumerate(results) if "diverged" not in result]
-    if not finished:
+    print(f"\n{table(*evaluation.summary(results))}\n\n{_trials.time_taken(results)}\npage: {page}")
+    best = _trials.best_of(dict(enumerate(results)))
+    if best is None:
         raise RefusedError(
             "every training diverged; try a lower --learning-rate in another folder."
         )
-    best = max(finished, key=lambda i: quality(results[i]))
     print_next("evaluate", "--run", out / "trials" / trials[best].name)
 
 
@@ -163,8 +153,7 @@ def _title(arguments: Arguments, source: Any) -> str:
     return f"{what} on {source.name}"
 
 
-def _trials(arguments: Arguments, source: Any, split: Any) -> list[Any]:
-    from keras_vit import data, training
+def _trials_of(arguments: Arguments, source: Any, split: Any) -> list[Any]:
 
     recipe = training.fixed_budget(arguments.settings, len(split.train))
     each = arguments.seeds * (len(arguments.fractions) if len(arguments.seeds) == 1 else 1)
@@ -195,7 +184,7 @@ def _facts(
 ) -> dict[str, str]:
     to_come = len(trials) - len(results)
     return {
-        "Done": f"{time_taken(results)}{f', {to_come} to come' if to_come else ''}",
+        "Done": f"{_trials.time_taken(results)}{f', {to_come} to come' if to_come else ''}",
         "Images": f"{source.name}: {len(split.train):,} for training, {len(split.held_out):,} held "
         "out",
         "Budget": _budget(trials),

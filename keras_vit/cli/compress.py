@@ -15,17 +15,29 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from keras_vit import _checks
+from keras_vit import _checks, deploy
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit._files import check_replaceable
 from keras_vit.cli._arguments import option
-from keras_vit.cli._options import MeasuringOptions, RunOptions, check_threads
+from keras_vit.cli._options import MeasuringOptions, RunOptions, check_folder, check_threads
 from keras_vit.cli._printing import print_next, table
 from keras_vit.cli._program import load
+from keras_vit.deploy import compression
 from keras_vit.deploy.compression.methods import METHODS, PATTERNS, Compression
 from keras_vit.deploy.precisions import PRECISIONS
 
 _PRECISIONS = [name for name, precision in PRECISIONS.items() if precision.base is None]
+# Of the table: the fields of a row of table.json and of its compression, and sizes in KiB.
+_COLUMNS = {
+    "file": "{name}",
+    "accuracy": "{accuracy:.2%}",
+    "Keras": "{keras_accuracy:.2%}",
+    "KiB": "{kib:,.0f}",
+    "deflated": "{deflated_kib:,.0f}",
+    "ratio": "{deflated_ratio:.3f}",
+    "zeros": "{sparsity:.1%}",
+    "values": "{distinct}",
+    "latency": "{latency_ratio:.2f}",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,8 +88,7 @@ class Arguments(MeasuringOptions, _MethodOptions, RunOptions):
                     f"--{field} needs a method with {stage}. "
                     f"Received: --method {' '.join(self.method)}."
                 )
-        if self.out is not None:
-            check_replaceable(self.out, "export")
+        check_folder(self.out, "export")
         self.compressions()
 
     def compressions(self) -> list[Compression]:
@@ -97,18 +108,26 @@ def run(arguments: Arguments) -> None:
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
     load("tensorflow", "tf_keras", "ai_edge_litert.interpreter", "ai_edge_quantizer")
     from keras_vit import runs
-    from keras_vit.deploy import of_run
 
     load("tensorflow_model_optimization")
     run = arguments.run or runs.newest_run()
     if runs.open_run(run).loss != "softmax":
         raise UsageError(f"{run} was trained with the sigmoid loss, compress trains with softmax.")
-    trained = of_run(run, arguments.data)
+    trained = deploy.of_run(run, arguments.data)
     out = arguments.out or trained.folder / "compressed"
-    print(
-        f"compressing {trained.folder} ({trained.name}, {len(trained.labels)} classes)", flush=True
+    of = f"{trained.name}, {len(trained.labels)} classes"
+    print(f"compressing {trained.folder} ({of})")
+    record = compression.compress_bundles(
+        trained,
+        arguments.compressions(),
+        _fine_tuning(trained, arguments),
+        out,
+        max_drop=arguments.max_drop,
+        images=arguments.images,
+        calibrate=arguments.calibrate,
+        threads=max(arguments.threads),
+        say=lambda line: print(f"  {line}"),
     )
-    record = _compress(trained, arguments, out)
     print(f"\n{_table(record['rows'])}\n\nbundles: {out}")
     written = [row for row in record["rows"] if row["compression"]["settings"]]
     if written:
@@ -118,26 +137,8 @@ def run(arguments: Arguments) -> None:
         raise RefusedError("\n".join(f"{name}: {why}" for name, why in record["refused"].items()))
 
 
-def _compress(trained: Any, arguments: Arguments, out: Path) -> dict[str, Any]:
-    """Writes the bundles; returns the content of their table.json."""
-    from keras_vit.deploy import compression
-
-    return compression.compress_bundles(
-        trained,
-        compressions=arguments.compressions(),
-        train=_fine_tuning(trained, arguments),
-        out=out,
-        max_drop=arguments.max_drop,
-        images=arguments.images,
-        calibrate=arguments.calibrate,
-        threads=max(arguments.threads),
-        say=lambda line: print(f"  {line}", flush=True),
-    )
-
-
 def _fine_tuning(trained: Any, arguments: Arguments) -> Any:
     from keras_vit import runs
-    from keras_vit.deploy.compression import fine_tuning_of
     from keras_vit.training.plan import to_steps
 
     steps = to_steps(
@@ -147,32 +148,19 @@ def _fine_tuning(trained: Any, arguments: Arguments) -> Any:
     )
     if steps < 1:
         raise UsageError(f"--duration {arguments.duration!r} is less than one step of training.")
-    return fine_tuning_of(
+    return compression.fine_tuning_of(
         trained,
         steps,
         arguments.learning_rate,
         report=lambda step, loss, accuracy: print(
-            f"    step {step}/{steps}: loss {loss:.3f}, accuracy {accuracy:.1%}", flush=True
+            f"    step {step}/{steps}: loss {loss:.3f}, accuracy {accuracy:.1%}"
         ),
     )
 
 
 def _table(rows: list[dict]) -> str:
-    header = ["file", "accuracy", "Keras", "KiB", "deflated", "ratio", "zeros", "values", "latency"]
-    return table(
-        header,
-        [
-            [
-                row["name"],
-                f"{row['accuracy']:.2%}",
-                f"{row['keras_accuracy']:.2%}",
-                f"{row['bytes'] / 1024:,.0f}",
-                f"{row['deflated'] / 1024:,.0f}",
-                f"{row['deflated_ratio']:.3f}",
-                f"{row['compression']['sparsity']:.1%}",
-                f"{row['compression']['distinct']}",
-                f"{row['compression']['latency_ratio']:.2f}",
-            ]
-            for row in rows
-        ],
-    )
+    def cells(row: dict) -> list[str]:
+        sizes = {"kib": row["bytes"] / 1024, "deflated_kib": row["deflated"] / 1024}
+        return [text.format(**row, **row["compression"], **sizes) for text in _COLUMNS.values()]
+
+    return table(list(_COLUMNS), list(map(cells, rows)))

@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from keras_vit import _checks, _files
+from keras_vit import _checks, _files, deploy
 from keras_vit._errors import RefusedError, UsageError, one_line
 from keras_vit.cli._arguments import option
 from keras_vit.cli._options import check_holds_no_runs
 from keras_vit.cli._program import load
 
 _SUFFIXES = {".npz": "npz", ".safetensors": "safetensors", ".keras": "keras", "": "saved_model"}
+# Options that have the names of what overrides a file's own statements.
+_OVERRIDES = ("positions", "grid", "allow_nonfinite", "num_heads", "gelu", "layer_norm_eps")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,25 +84,19 @@ def run(arguments: Arguments) -> None:
     from keras_vit.models.pretrained import Request, from_checkpoint
 
     with open_checkpoint(file, arguments.num_heads) as checkpoint:
-        print(f"read     {checkpoint.path}: {checkpoint.dialect}", flush=True)
-        fields = ("num_heads", "gelu", "layer_norm_eps")
-        stated = {field: getattr(arguments, field) for field in fields}
+        print(f"read     {checkpoint.path}: {checkpoint.dialect}")
+        given = {field: getattr(arguments, field) for field in _OVERRIDES}
         request = Request(
             arguments.num_classes,
             arguments.image_size,
-            overrides={
-                "positions": arguments.positions,
-                "grid": arguments.grid,
-                "allow_nonfinite": arguments.allow_nonfinite,
-                **{field: value for field, value in stated.items() if value is not None},
-            },
+            overrides={field: value for field, value in given.items() if value is not None},
             build={"name": checkpoint.variant},
         )
         model, loaded = from_checkpoint(checkpoint, checkpoint.spec, request)
-        print(f"model    {_summary(model.spec, checkpoint.variant)}, {_of(model)}", flush=True)
-        print(f"loaded   {loaded}", flush=True)
+        print(f"model    {_summary(model.spec, checkpoint.variant)}, {_of(model)}")
+        print(f"loaded   {loaded}")
         if loaded.head == "reset":
-            print("head     reset to zeros: IN has another number of classes", flush=True)
+            print("head     reset to zeros: IN has another number of classes")
     print(f"wrote    {arguments.output}: {_write(model, arguments, kind)}")
 
 
@@ -132,8 +128,6 @@ def _kind(arguments: Arguments) -> str:
 
 def _write(model: Any, arguments: Arguments, kind: str) -> str:
     if kind == "saved_model":
-        from keras_vit import deploy
-
         difference = deploy.export_saved_model(model, arguments.output)
         return f"SavedModel, within {difference:.1e} of Keras when run"
     if kind == "keras":
@@ -195,19 +189,17 @@ def _run(path: Path) -> dict[str, str]:
 
     run = runs.open_run(path)
     settings, metrics = run.recipe["recipe"], run.metrics()
-    accuracy = metrics[-1].get("val_accuracy") if metrics else None
-    height, width = run.spec["image_size"]
+    last = metrics[-1] if metrics else {}
+    accuracy, steps = last.get("val_accuracy"), "{step} steps, {epoch} epochs"
     return {
         "run": str(run.path),
         "model": run.spec["model"],
-        "image size": f"{height} x {width}",
+        "image size": " x ".join(map(str, run.spec["image_size"])),
         "classes": f"{len(run.labels)}: {_some(run.labels, 8)}",
         "data": run.recipe["data"],
         "began with": "random weights" if run.spec["weights"] == "fresh" else run.spec["weights"],
         "recipe": ", ".join(f"{name} {value}" for name, value in settings.items()),
-        "trained": f"{metrics[-1]['step']} steps, {metrics[-1]['epoch']} epochs"
-        if metrics
-        else "not yet an epoch",
+        "trained": steps.format(**last) if last else "not yet an epoch",
         "accuracy": "unknown" if accuracy is None else f"{accuracy:.2%} of the held-out images",
         "saved": run.saved,
     }
@@ -226,9 +218,7 @@ def _description(checkpoint: Any) -> dict[str, str]:
         "model": _summary(spec, checkpoint.variant),
         "resolution": _resolution(checkpoint),
         "classes": str(checkpoint.num_classes),
-        "head": {"zero": "zero: all zeros, as pre-training files are", "none": "none"}.get(
-            state, state
-        ),
+        "head": "zero: all zeros, as pre-training files are" if state == "zero" else state,
         "parameters": f"{checkpoint.parameters:,}",
         "ignored": _names(checkpoint.layout.ignored),
         "unknown": _names(checkpoint.layout.unknown),
@@ -236,12 +226,10 @@ def _description(checkpoint: Any) -> dict[str, str]:
 
 
 def _resolution(checkpoint: Any) -> str:
-    size = checkpoint.image_size
-    if size is not None:
-        return f"{size[0]} x {size[1]}"
-    if checkpoint.has_positions:
-        return "unknown: its positions do not form a square grid"
-    return "any"
+    if checkpoint.image_size is not None:
+        return " x ".join(map(str, checkpoint.image_size))
+    square = "unknown: its positions do not form a square grid"
+    return square if checkpoint.has_positions else "any"
 
 
 def _names(keys: tuple[str, ...]) -> str:

@@ -17,18 +17,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from keras_vit import _checks
+from keras_vit import _checks, data, evaluation
 from keras_vit._errors import RefusedError, UsageError
+from keras_vit.cli import _options
 from keras_vit.cli._arguments import option
-from keras_vit.cli._options import (
-    WeightsOptions,
-    check_data,
-    check_folder,
-    model_of_weights,
-    open_images,
-    open_run,
-    seen_warning,
-)
 from keras_vit.cli._printing import print_next, table, warn
 from keras_vit.cli._program import load, spelled
 from keras_vit.cli._progress import CountPrinter
@@ -37,10 +29,10 @@ SPLITS = ("held_out", "validation", "test")
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(WeightsOptions):
+class Arguments(_options.WeightsOptions):
     """Options of the command."""
 
-    data: str | None = option(None, check=check_data)
+    data: str | None = option(None, check=_options.check_data)
     """With --weights: the images. Of a run: where its pictures are now, if they were moved."""
     out: Path | None = None
     """With --weights: the folder for a report. Default: none is written."""
@@ -71,7 +63,7 @@ class Arguments(WeightsOptions):
             raise UsageError("--weights need --data, the images, such as --data imagenet2012.")
         if self.average:
             raise UsageError("--average is for a run; give its weights_ema.npz as --weights.")
-        check_folder(self.out)
+        _options.check_folder(self.out)
 
 
 def run(arguments: Arguments) -> None:
@@ -85,18 +77,18 @@ def run(arguments: Arguments) -> None:
 def _evaluate_weights(arguments: Arguments) -> None:
     """Prints the accuracy of weights, beside the published one if there is one."""
     load("tensorflow", *(["jinja2"] if arguments.out else []))
-    from keras_vit import data, evaluation
     from keras_vit.labels import imagenet2012_ids
 
     data.check_present(arguments.data)  # before the weights are downloaded
     model, published = _opened(arguments.weights, arguments.model)
-    print(f"{model.name} from {published.name if published else arguments.weights}")
-    print(f"preprocessing: {_described(model.preprocessing)}")
-    source = open_images(arguments.data)
+    judged = f"{model.name} from {published.name if published else arguments.weights}"
+    preprocessing = _described(model.preprocessing)
+    print(f"{judged}\npreprocessing: {preprocessing}")
+    source = _options.open_images(arguments.data)
     indices = _indices(source, arguments.split)
     if model.labels is None and not {*source.labels} <= {*imagenet2012_ids()}:
         warn("the weights have no names of classes; the data's are taken to be theirs, in order.")
-    warn(seen_warning(arguments.weights, source, indices))
+    warn(_options.seen_warning(arguments.weights, source, indices))
     accuracy = evaluation.accuracy_on(
         model, source, indices, arguments.batch_size, report=CountPrinter()
     )
@@ -104,20 +96,11 @@ def _evaluate_weights(arguments: Arguments) -> None:
     width = max(map(len, results))
     print("\n".join(f"{name.ljust(width)}  {value}" for name, value in results.items()))
     if arguments.out is not None:
-        facts = {
-            **results,
-            "Model": f"{model.name} from {published.name if published else arguments.weights}",
-            "Preprocessing": _described(model.preprocessing),
-        }
-        page = evaluation.write_accuracy(
-            arguments.out, f"{model.name} on {source.name}", facts, accuracy
-        )
-        print(f"report: {page}")
+        title = f"{model.name} on {source.name}"
+        facts = {**results, "Model": judged, "Preprocessing": preprocessing}
+        print(f"report: {evaluation.write_accuracy(arguments.out, title, facts, accuracy)}")
     if accuracy.top1 < arguments.min_accuracy:
-        raise RefusedError(
-            f"expected an accuracy of {arguments.min_accuracy:.2%} or more. "
-            f"Received: {accuracy.top1:.2%}."
-        )
+        raise _too_low("an accuracy", arguments.min_accuracy, accuracy.top1)
 
 
 def _opened(weights: str, name: str | None) -> tuple[Any, Any]:
@@ -127,7 +110,7 @@ def _opened(weights: str, name: str | None) -> tuple[Any, Any]:
     published = None
     if name is not None and not Path(weights).exists() and "://" not in weights:
         published = find_weights(name, weights)
-    return model_of_weights(weights, name), published
+    return _options.model_of_weights(weights, name), published
 
 
 def _indices(source: Any, split: str) -> Any:
@@ -135,14 +118,12 @@ def _indices(source: Any, split: str) -> Any:
     import numpy as np
 
     declared = {name: each for name, each in source.splits.items() if len(each)}
-    if split in declared:
-        return declared[split]
+    for name in ("validation", "test") if split == "held_out" else (split,):
+        if name in declared:
+            return declared[name]
     if split != "held_out":
         names = f"the splits {' and '.join(declared)}" if declared else "no splits"
         raise UsageError(f"{source.locator} declares {names}. Received: split={split!r}.")
-    for name in ("validation", "test"):
-        if name in declared:
-            return declared[name]
     return np.arange(len(source))
 
 
@@ -165,22 +146,21 @@ def _results(source: Any, accuracy: Any, published: Any) -> dict[str, str]:
         **({"Top-5": f"{accuracy.top5:.2%}"} if len(accuracy.classes or source.labels) > 5 else {}),
         "Images": f"{accuracy.images:,} of {source.locator}{left_out}",
     }
-    if published is None or published.top1 is None:
-        return results
-    if source.name != "imagenet2012":
-        return {**results, "Published": f"{published.top1:.2f}%, on ImageNet's validation images"}
-    difference = 100 * accuracy.top1 - published.top1
-    return {**results, "Published": f"{published.top1:.2f}%, difference {difference:+.2f} points"}
+    if published is not None and published.top1 is not None:
+        note = "on ImageNet's validation images"
+        if source.name == "imagenet2012":
+            note = f"difference {100 * accuracy.top1 - published.top1:+.2f} points"
+        results["Published"] = f"{published.top1:.2f}%, {note}"
+    return results
 
 
 def _evaluate_run(arguments: Arguments) -> None:
     """Prints a table of the classes, and writes the report into the run."""
     load("tensorflow", "sklearn.metrics", "matplotlib.figure", "jinja2")
-    from keras_vit import evaluation
 
     about = sys.stderr if arguments.wrong else sys.stdout
-    run = open_run(arguments.run, about)
-    print(file=about, flush=True)
+    run = _options.open_run(arguments.run, about)
+    print(file=about)
     if run.is_being_trained:
         warn(f"{run.path} is still being trained; these are its newest weights.")
     report, page = evaluation.evaluate(
@@ -194,15 +174,15 @@ def _evaluate_run(arguments: Arguments) -> None:
     else:
         _print_report(report, page, run, arguments)
     if report.accuracy < arguments.min_accuracy:
-        raise RefusedError(
-            f"expected a {report.kind} accuracy of {arguments.min_accuracy:.2%} or more. "
-            f"Received: {report.accuracy:.2%}."
-        )
+        raise _too_low(f"a {report.kind} accuracy", arguments.min_accuracy, report.accuracy)
+
+
+def _too_low(what: str, least: float, accuracy: float) -> RefusedError:
+    return RefusedError(f"expected {what} of {least:.2%} or more. Received: {accuracy:.2%}.")
 
 
 def _print_report(report: Any, page: Path, run: Any, arguments: Arguments) -> None:
     """The table of the classes and the main figures."""
-    from keras_vit import evaluation
     from keras_vit.evaluation.classification import METRICS
 
     rows = [

@@ -10,13 +10,12 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from keras_vit import _checks
+from keras_vit import _checks, deploy
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit._files import check_replaceable
 from keras_vit.cli._arguments import option
-from keras_vit.cli._options import MeasuringOptions, ModelOptions
+from keras_vit.cli._options import MeasuringOptions, ModelOptions, check_folder
 from keras_vit.cli._printing import print_next, print_skipped, table
 from keras_vit.cli._program import load
 from keras_vit.deploy.clients import CLIENTS, check_for, client_of
@@ -77,8 +76,7 @@ class Arguments(MeasuringOptions, _PrecisionOptions, ModelOptions):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.out is not None:
-            check_replaceable(self.out, "export")
+        check_folder(self.out, "export")
         precisions = [precision_of(name) for name in self.quantize]
         check_for(client_of(self.client), self.output, precisions)
         chooses = any(precision.base for precision in precisions)
@@ -101,7 +99,6 @@ def run(arguments: Arguments) -> None:
         "matplotlib.figure",
         "jinja2",
     )
-    from keras_vit import deploy
     from keras_vit.labels import answers_of, count_of
 
     trained = arguments.open()
@@ -110,8 +107,19 @@ def run(arguments: Arguments) -> None:
         print_skipped(trained.source)
     how, classes = trained.preprocessing, count_of(answers_of(trained.labels))
     print(f"from      {trained.folder or arguments.weights}")
-    print(f"exporting {trained.name}, {how.height} x {how.width}, {classes}", flush=True)
-    bundles = _export(trained, arguments, out)
+    print(f"exporting {trained.name}, {how.height} x {how.width}, {classes}")
+    # The options of this command alone have the names of the function's arguments.
+    own = {name: getattr(arguments, name) for name in Arguments.__annotations__}
+    bundles = deploy.export_bundles(
+        trained,
+        out,
+        arguments.quantize,
+        max_images=arguments.images,
+        calibrate=arguments.calibrate,
+        threads=sorted(set(arguments.threads)),
+        say=lambda line: print(f"  {line}"),
+        **own,
+    )
     if bundles.written:
         print(f"\n{deploy.recommendation(bundles.written)}")
         print(f"\n{table(*deploy.table(bundles.written, bundles.measured))}\n")
@@ -124,26 +132,3 @@ def run(arguments: Arguments) -> None:
             print_next("run", "--bundle", best, "--verify")
     if bundles.refused:
         raise RefusedError("\n".join(f"{name}: {why}" for name, why in bundles.refused.items()))
-
-
-def _export(trained: Any, arguments: Arguments, out: Path) -> Any:
-    """The result of `deploy.export_bundles`."""
-    from keras_vit import deploy
-
-    return deploy.export_bundles(
-        trained,
-        out,
-        arguments.quantize,
-        max_images=arguments.images,
-        input=arguments.input,
-        output=arguments.output,
-        max_drop=arguments.max_drop,
-        min_runtime=arguments.min_runtime,
-        recipe=arguments.recipe,
-        rewrite=arguments.rewrite,
-        gpu=arguments.gpu,
-        client=arguments.client,
-        calibrate=arguments.calibrate,
-        threads=sorted(set(arguments.threads)),
-        say=lambda line: print(f"  {line}", flush=True),
-    )

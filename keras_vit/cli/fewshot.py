@@ -13,16 +13,10 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from keras_vit import _checks
+from keras_vit import _checks, data, evaluation
 from keras_vit._errors import UsageError
+from keras_vit.cli import _options
 from keras_vit.cli._arguments import option
-from keras_vit.cli._options import (
-    WeightsOptions,
-    check_folder,
-    check_positive,
-    model_of_weights,
-    open_run,
-)
 from keras_vit.cli._printing import print_next, print_skipped, table, warn
 from keras_vit.cli._program import load
 from keras_vit.cli._progress import CountPrinter
@@ -31,18 +25,18 @@ _SHOTS = (1, 5, 10, 25)
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(WeightsOptions):
+class Arguments(_options.WeightsOptions):
     """Options of the command."""
 
     average: bool = False
     """Judge the average of the weights of a run that was trained with --ema."""
     shots: tuple[int, ...] = option(_SHOTS, check=_checks.positive_integer)
     """Numbers of images of each class."""
-    l2: tuple[float, ...] = option((1024.0,), check=check_positive)
+    l2: tuple[float, ...] = option((1024.0,), check=_options.check_positive)
     """Regularisations to try."""
     seeds: int = option(3, check=_checks.positive_integer)
     """Number of random choices of the images."""
-    crop: float | None = None
+    crop: float | None = option(None, check=_options.check_part)
     """Resize the short side to the model's size divided by this, and cut out the centre; 0.875 is
     the paper's 224 of 256 pixels. Default: as for the weights."""
     neighbours: int = option(20, check=_checks.positive_integer)
@@ -60,61 +54,56 @@ class Arguments(WeightsOptions):
             raise UsageError("--average is for a run; give its weights_ema.npz as --weights.")
         if self.weights is not None and self.data is None:
             raise UsageError("--weights need --data, the images to judge the features on.")
-        if self.crop is not None and not 0 < self.crop <= 1:
-            raise UsageError(f"--crop must lie in (0, 1]. Received: {self.crop}.")
-        check_folder(self.out)
+        _options.check_folder(self.out)
         super().__post_init__()
 
 
 def run(arguments: Arguments) -> None:
     """Computes the features, fits the classifiers and prints their accuracies."""
     load("tensorflow")
-    from keras_vit import _files, evaluation
+    from keras_vit import _files
     from keras_vit.evaluation.features import check_can_probe
     from keras_vit.labels import count_of
 
     model, source, split, out = _opened(arguments)
     print(
         f"{len(split.train):,} images of {count_of(source.labels)} to learn from, "
-        f"{len(split.held_out):,} to test on",
-        flush=True,
+        f"{len(split.held_out):,} to test on"
     )
     check_can_probe(source)
     shots, linear = _possible(arguments, source, split)
-    features = evaluation.split_features(
-        model, source, split, arguments.batch_size, out / "features.npz", CountPrinter()
+    features = dataclasses.astuple(
+        evaluation.split_features(
+            model, source, split, arguments.batch_size, out / "features.npz", CountPrinter()
+        )
     )
-    accuracies = evaluation.fewshot_sweep(
-        *dataclasses.astuple(features), shots, arguments.l2, range(arguments.seeds)
-    )
+    accuracies = evaluation.fewshot_sweep(*features, shots, arguments.l2, range(arguments.seeds))
     if shots:
         print(f"\n{_table(arguments, shots, accuracies)}\n")
-    neighbours = min(arguments.neighbours, len(features.train))
-    nearest = evaluation.knn_accuracy(*dataclasses.astuple(features), neighbours)
+    neighbours = min(arguments.neighbours, len(split.train))
+    nearest = evaluation.knn_accuracy(*features, neighbours)
     print(f"{neighbours} nearest neighbour{'' if neighbours == 1 else 's'}: {nearest:.2%}")
     logistic = None
     if linear:
-        print("fitting logistic regression ...", flush=True)
-        logistic = evaluation.linear_probe_accuracy(*dataclasses.astuple(features))
+        print("fitting logistic regression ...")
+        logistic = evaluation.linear_probe_accuracy(*features)
         print(f"logistic regression: {logistic:.2%}")
-    _files.write_json(
-        out / "fewshot.json",
-        {
-            "format": 1,
-            "model": model.name,
-            "data": source.locator,
-            "train_images": len(split.train),
-            "test_images": len(split.held_out),
-            "fewshot": [
-                {"shots": count, "l2": l2, "seed": seed, "accuracy": accuracies[i, j, seed]}
-                for i, count in enumerate(shots)
-                for j, l2 in enumerate(arguments.l2)
-                for seed in range(arguments.seeds)
-            ],
-            "nearest_neighbours": {"neighbours": neighbours, "accuracy": nearest},
-            "logistic_regression": None if logistic is None else {"accuracy": logistic},
-        },
-    )
+    content = {
+        "format": 1,
+        "model": model.name,
+        "data": source.locator,
+        "train_images": len(split.train),
+        "test_images": len(split.held_out),
+        "fewshot": [
+            {"shots": count, "l2": l2, "seed": seed, "accuracy": accuracies[i, j, seed]}
+            for i, count in enumerate(shots)
+            for j, l2 in enumerate(arguments.l2)
+            for seed in range(arguments.seeds)
+        ],
+        "nearest_neighbours": {"neighbours": neighbours, "accuracy": nearest},
+        "logistic_regression": None if logistic is None else {"accuracy": logistic},
+    }
+    _files.write_json(out / "fewshot.json", content)
     print(f"results: {out / 'fewshot.json'}")
     if arguments.weights is not None and arguments.model is not None:
         start = "--weights", arguments.weights, "--model", arguments.model
@@ -123,11 +112,10 @@ def run(arguments: Arguments) -> None:
 
 def _opened(arguments: Arguments) -> tuple[Any, Any, Any, Path]:
     """The model, the images, their split and the folder to write."""
-    from keras_vit import data
 
     split = None
     if arguments.weights is None:
-        run = open_run(arguments.run)
+        run = _options.open_run(arguments.run)
         own = arguments.data is None
         source = run.source() if own else data.open_source(arguments.data)
         with contextlib.nullcontext() if own else contextlib.suppress(UsageError):
@@ -137,7 +125,7 @@ def _opened(arguments: Arguments) -> tuple[Any, Any, Any, Path]:
         is_other = not own and source.locator != run.recipe["data"]
         out = run.path / (f"{name}-{data.source_name(arguments.data)}" if is_other else name)
     else:
-        model = model_of_weights(arguments.weights, arguments.model)
+        model = _options.model_of_weights(arguments.weights, arguments.model)
         source, out = data.open_source(arguments.data), Path("runs") / f"fewshot-{model.name}"
     print_skipped(source)
     warn(data.repeats_warning(source))
@@ -160,9 +148,8 @@ def _possible(arguments: Arguments, source: Any, split: Any) -> tuple[tuple[int,
     counts = np.bincount(targets, minlength=len(source.labels))
     label, fewest = source.labels[int(counts.argmin())], int(counts.min())
     shots = arguments.shots
-    if shots == _SHOTS:
+    if shots == _SHOTS and fewest < max(_SHOTS):
         shots = tuple(count for count in _SHOTS if count <= fewest)
-    if shots != arguments.shots:
         warn(f"{label!r} has only {fewest} to learn from, so larger shots are left out.")
     for count in shots:
         check_shots(targets, count, source.labels)
@@ -173,15 +160,10 @@ def _possible(arguments: Arguments, source: Any, split: Any) -> tuple[tuple[int,
 
 def _table(arguments: Arguments, shots: tuple[int, ...], accuracies: Any) -> str:
     """The mean accuracy over the seeds, and their standard deviation."""
-    rows = [
-        [
-            str(count),
-            *(
-                f"{100 * of_seeds.mean():.2f}"
-                + (f" \u00b1 {100 * of_seeds.std(ddof=1):.2f}" if arguments.seeds > 1 else "")
-                for of_seeds in of_shots
-            ),
-        ]
-        for count, of_shots in zip(shots, accuracies, strict=True)
-    ]
+
+    def cell(of_seeds: Any) -> str:
+        deviation = f" \u00b1 {100 * of_seeds.std(ddof=1):.2f}" if arguments.seeds > 1 else ""
+        return f"{100 * of_seeds.mean():.2f}{deviation}"
+
+    rows = [[str(count), *map(cell, of)] for count, of in zip(shots, accuracies, strict=True)]
     return table(["images of a class", *(f"l2 = {l2:g}, %" for l2 in arguments.l2)], rows)

@@ -17,20 +17,15 @@ from typing import Any
 
 import msgspec
 
-from keras_vit import _files
+from keras_vit import _files, data, evaluation, training
 from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError
+from keras_vit.cli import _recipes
 from keras_vit.cli._arguments import option, with_flags
 from keras_vit.cli._options import check_data, check_model, check_run, check_weights, open_images
 from keras_vit.cli._printing import class_table, print_next, warn
 from keras_vit.cli._program import exit_interrupted, load, spelled, train_with_others
 from keras_vit.cli._progress import ProgressPrinter, duration, planned, previewed, print_saving
-from keras_vit.cli._recipes import (
-    check_names_data,
-    check_recipe_name,
-    check_starts_from_weights,
-    recipe_list,
-)
 from keras_vit.recipe import CHOSEN_HERE, SELF_SUPERVISED, RunRecipe
 from keras_vit.training.devices import STRATEGIES, choose, environment, keras_3_setting
 from keras_vit.training.recipes import PRESETS, RECIPES, Recipe, default_recipe
@@ -90,11 +85,11 @@ class Arguments:
     def __post_init__(self):
         if self.recipes:
             return
-        check_names_data(self.recipe, self.data)
+        _recipes.check_names_data(self.recipe, self.data)
         check_weights(self.weights, self.model, run_instead="{}/weights.npz")
         check_run(self.teacher)
         if not (self.resume or self.dry_run):
-            check_starts_from_weights(self.recipe, self.weights)
+            _recipes.check_starts_from_weights(self.recipe, self.weights)
         # This imports NumPy, which --help does not need.
         from keras_vit.training.settings import check_checkpoint_every, check_recipe
 
@@ -109,9 +104,7 @@ class Arguments:
 
     def folder(self) -> Path:
         """The run folder."""
-        from keras_vit.data.sources import source_name
-
-        return self.out or Path("runs") / source_name(self.data)
+        return self.out or Path("runs") / data.source_name(self.data)
 
     def chosen_strategy(self, recipe: Recipe | None) -> str:
         """The strategy for some settings; "auto" is decided."""
@@ -129,7 +122,7 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: begun[name] for name in ("data", "model") if begun} | given
     data, weights = given.get("data", Arguments.data), given.get("weights")
     recipe = given.get("recipe") or default_recipe(data, weights)
-    check_recipe_name(recipe)
+    _recipes.check_recipe_name(recipe)
     preset = PRESETS[recipe]
     settings = preset.recipe
     if "recipe" in given:  # its data; without any it is refused later
@@ -170,14 +163,14 @@ def _begun_with(given: Mapping[str, Any]) -> dict[str, Any]:
 def run(arguments: Arguments) -> None:
     """Trains, and prints the classes, the progress and the accuracy."""
     if arguments.recipes:
-        print(recipe_list())
+        print(_recipes.recipe_list())
         return
     strategy = arguments.chosen_strategy(arguments.settings)
     _say_why(arguments, strategy)
     _choose_keras(strategy)
     _check_folder(arguments, strategy)
     load("tensorflow", "sklearn.metrics")
-    from keras_vit import evaluation, runs, training
+    from keras_vit import runs
 
     engine = training.open_engine(
         strategy, tpu=arguments.tpu, logical_devices=arguments.logical_devices,
@@ -229,7 +222,6 @@ def run(arguments: Arguments) -> None:
 
 def _opened_images(arguments: Arguments) -> Any:
     """The `Source`; prints what to expect, what was left out, and the number of each class."""
-    from keras_vit import data, training
     from keras_vit.labels import count_of
 
     if arguments.recipe == "scratch" and not (arguments.weights or arguments.resume):
@@ -238,9 +230,9 @@ def _opened_images(arguments: Arguments) -> Any:
     source = open_images(arguments.data, arguments.strict, recipe)
     print(f"{len(source)} images of {count_of(source.labels)}:")
     counts = list(source.counts.values())
-    print(class_table(source.labels, counts), flush=True)
+    print(class_table(source.labels, counts))
     if source.splits:
-        print(data.split_summary(source, f"{spelled('evaluate')} --split test"), flush=True)
+        print(data.split_summary(source, f"{spelled('evaluate')} --split test"))
         warn(data.repeats_warning(source))
         fraction = arguments.settings.held_out
         if fraction != RECIPES.get(arguments.recipe, Recipe()).held_out:
@@ -254,13 +246,12 @@ def _opened_images(arguments: Arguments) -> Any:
 
 def _preview(arguments: Arguments, source: Any, out: Path, engine: Any, teacher: Any) -> None:
     """Prints the plan and the costs, then the time."""
-    from keras_vit import training
 
     def begin(plan: Any, costs: Any) -> None:
         usual = PRESETS[arguments.recipe].weights
         if usual and arguments.weights is None and not arguments.resume:
             print(f"weights: none given; needed for the training, such as --weights {usual}")
-        print(previewed(plan, costs, arguments.settings, out), flush=True)
+        print(previewed(plan, costs, arguments.settings, out))
         warn(plan.too_large, Arguments)
         if not plan.too_large:
             progress.start_clock("compiling and timing some steps")
@@ -277,12 +268,11 @@ def _preview(arguments: Arguments, source: Any, out: Path, engine: Any, teacher:
 
 def _trained(arguments: Arguments, source: Any, saving: Any, engine: Any, teacher: Any) -> Any:
     """The finished run; prints the plan and the progress."""
-    from keras_vit import evaluation, training
 
     def begin(plan: Any) -> None:
         if arguments.resume and not plan.first_step:
             print("no checkpoint was saved: training begins again")
-        print(planned(plan, saving.path), flush=True)
+        print(planned(plan, saving.path))
         progress.start_clock()
 
     def probes(model: Any, split: Any) -> list[Any]:
@@ -304,7 +294,7 @@ def _trained(arguments: Arguments, source: Any, saving: Any, engine: Any, teache
 
 
 def _from_random_weights(arguments: Arguments) -> str:
-    """What to expect of a training from random weights, and the command that does better."""
+    """What to expect of training from random weights, and the command that does better."""
     from keras_vit.weights import list_weights
 
     weights, model = PRESETS["finetune"].weights, arguments.model
@@ -333,7 +323,6 @@ def _check_folder(arguments: Arguments, strategy: str) -> None:
 def _check_fewshot(arguments: Arguments, source: Any) -> None:
     """Raises a `UsageError` before anything is written, if a class has too few images."""
     if arguments.fewshot and not arguments.resume:
-        from keras_vit import data
         from keras_vit.evaluation.features import check_can_probe
         from keras_vit.evaluation.probes import check_shots
 
@@ -346,7 +335,7 @@ def _check_fewshot(arguments: Arguments, source: Any) -> None:
 
 
 def _self_supervised_end(run: Any) -> str:
-    """What a training without classes reached, and what to do with its weights."""
+    """What training without classes reached, and what to do with its weights."""
     from keras_vit.specs import VARIANTS, find_variant, spec_from_dict
     from keras_vit.training.ablations import difference
 
@@ -370,7 +359,7 @@ def _say_why(arguments: Arguments, strategy: str) -> None:
     if strategy != usual:
         setting = with_flags(keras_3_setting(arguments.settings), Arguments)
         more = "; all GPUs need pip install 'jax[cuda12]'" if strategy == "one" else ""
-        print(f"strategy {strategy} instead of {usual}: {setting} needs Keras 3{more}", flush=True)
+        print(f"strategy {strategy} instead of {usual}: {setting} needs Keras 3{more}")
 
 
 def _choose_keras(strategy: str) -> None:
@@ -383,4 +372,4 @@ def _choose_keras(strategy: str) -> None:
     if changes and "keras_vit._keras" not in sys.modules:
         os.environ.update(changes)
         settings = " ".join(f"{name}={value}" for name, value in changes.items())
-        print(f"strategy {strategy} runs with {settings}", flush=True)
+        print(f"strategy {strategy} runs with {settings}")

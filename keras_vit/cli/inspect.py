@@ -14,31 +14,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from keras_vit import _checks
+from keras_vit import _checks, data, evaluation
 from keras_vit._errors import UsageError
-from keras_vit._files import check_replaceable
+from keras_vit.cli import _options
 from keras_vit.cli._arguments import option
-from keras_vit.cli._options import (
-    ModelOptions,
-    check_data,
-    check_pictures,
-    has_trained_head,
-    model_of_weights,
-    open_run,
-    seen_warning,
-)
 from keras_vit.cli._printing import print_skipped, warn
 from keras_vit.cli._program import load
 from keras_vit.cli._progress import ChangingLine
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(ModelOptions):
+class Arguments(_options.ModelOptions):
     """Options of the command."""
 
     pictures: tuple[Path, ...] = option((), positional="PICTURE")
     """Picture files, and folders of them, to look at; default: some of the model's data."""
-    data: str | None = option(None, check=check_data)
+    data: str | None = option(None, check=_options.check_data)
     """Where the run's pictures are now, if they were moved; with --weights, a folder with one
     subfolder for each class, or a source such as 'digits'. Default: the pictures of the run; with
     --weights only your own."""
@@ -60,9 +51,8 @@ class Arguments(ModelOptions):
         super().__post_init__()
         if self.average and self.weights is not None:
             raise UsageError("--average is only used with a run; weights are one file.")
-        check_pictures(self.pictures)
-        if self.out is not None:
-            check_replaceable(self.out, "inspection")
+        _options.check_pictures(self.pictures)
+        _options.check_folder(self.out, "inspection")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +70,6 @@ class _Opened:
 def run(arguments: Arguments) -> None:
     """Inspects the model and writes the page."""
     load("tensorflow", "sklearn.metrics", "matplotlib.figure", "jinja2")
-    from keras_vit import evaluation
 
     opened = _of_run(arguments) if arguments.weights is None else _of_weights(arguments)
     evaluation.check_for_inspection(opened.out)
@@ -89,17 +78,16 @@ def run(arguments: Arguments) -> None:
     images = None if averaged is None else (opened.source.image(int(i)) for i in averaged)
     report = _progress(len(pictures) if averaged is None else len(averaged))
     if pictures:
-        print(
-            f"looking at {len(pictures):,} picture{'' if len(pictures) == 1 else 's'}", flush=True
-        )
+        print(f"looking at {len(pictures):,} picture{'' if len(pictures) == 1 else 's'}")
     found = evaluation.inspect_model(opened.model, pictures, images, arguments.block, report)
     errors = None
-    if opened.is_labelled and found.logits is not None:
-        judged = _random(opened, arguments.judge)
-        print(f"classifying {len(judged):,} images", flush=True)
-        errors = evaluation.class_report(opened.model, opened.source, judged)
-    if has_trained_head(opened.model):
+    # There are no answers after training without classes.
+    if found.logits is not None and _options.has_trained_head(opened.model):
         captions = _with_answers(captions, found.logits, opened.model)
+        if opened.is_labelled:
+            judged = _random(opened, arguments.judge)
+            print(f"classifying {len(judged):,} images")
+            errors = evaluation.class_report(opened.model, opened.source, judged)
     page = evaluation.write_inspection(
         opened.out, opened.model, found, captions, errors, opened.description
     )
@@ -110,7 +98,7 @@ def _of_run(arguments: Arguments) -> _Opened:
     import keras_vit
     from keras_vit import runs
 
-    run = open_run(arguments.run)
+    run = _options.open_run(arguments.run)
     if run.is_being_trained:
         warn(f"{run.path} is still being trained; these are its newest weights.")
     if arguments.image_size is None:
@@ -124,26 +112,24 @@ def _of_run(arguments: Arguments) -> _Opened:
     if arguments.average:
         description["Weights"] = "their average over the steps"
     out = arguments.out or run.path / "inspection"
-    is_labelled = has_trained_head(model)  # not after a training without classes
-    return _Opened(model, out, description, source, run.images(source), is_labelled)
+    return _Opened(model, out, description, source, run.images(source), is_labelled=True)
 
 
 def _of_weights(arguments: Arguments) -> _Opened:
     import numpy as np
 
-    from keras_vit import data
     from keras_vit.labels import answers_of
 
-    model = model_of_weights(arguments.weights, arguments.model, arguments.image_size)
-    print(f"weights {arguments.weights}: {model.name}", flush=True)
+    model = _options.model_of_weights(arguments.weights, arguments.model, arguments.image_size)
+    print(f"weights {arguments.weights}: {model.name}")
     if arguments.data is None:
         return _Opened(model, arguments.out, {})
     source = data.as_answered(data.open_source(arguments.data), model.labels)
     print_skipped(source)
     own = "Distance and errors" if arguments.pictures else "Images"
     description, indices = {own: source.name}, np.arange(len(source))
-    warn(seen_warning(arguments.weights, source, indices))
-    is_labelled = source.labels == answers_of(model.labels or ()) and has_trained_head(model)
+    warn(_options.seen_warning(arguments.weights, source, indices))
+    is_labelled = source.labels == answers_of(model.labels or ())
     return _Opened(model, arguments.out, description, source, indices, is_labelled)
 
 
@@ -203,8 +189,6 @@ def _with_answers(captions: list[str], logits: Any, model: Any) -> list[str]:
     """Captions with the class that the model finds most probable."""
     from keras_vit.labels import answer_scores, answers_of, numbered
 
-    if logits is None:
-        return captions
     answers = answers_of(model.labels or [f"class {i}" for i in numbered(model.num_classes)])
     places = answer_scores(logits).argmax(-1)
     return [

@@ -15,17 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from keras_vit import _checks
+from keras_vit import _checks, deploy
 from keras_vit._errors import UsageError
+from keras_vit.cli import _options
 from keras_vit.cli._arguments import option
-from keras_vit.cli._options import (
-    check_model,
-    check_pictures,
-    check_run,
-    check_weights,
-    has_trained_head,
-    model_of_weights,
-)
 from keras_vit.cli._printing import print_next, warn
 from keras_vit.cli._program import load, spelled
 from keras_vit.deploy.bundle.folder import check_bundle
@@ -46,7 +39,7 @@ class Arguments:
     weights: str | None = None
     """Instead of a run: a file of weights in any layout, a URL, or, with --model, a published name
     such as augreg."""
-    model: str | None = option(None, check=check_model)
+    model: str | None = option(None, check=_options.check_model)
     """The model that --weights are for, such as ViT_B16; an unknown name lists all. Default: the
     model that the file holds."""
     top_k: int = option(5, check=_checks.positive_integer)
@@ -66,9 +59,9 @@ class Arguments:
             raise UsageError("--model is only used with --weights; runs and bundles have a model.")
         if self.bundle is not None:
             check_bundle(self.bundle, spelled("export"))
-        check_weights(self.weights, self.model)
-        check_run(self.run, newest=self.bundle is self.weights is None)
-        check_pictures(self.pictures)
+        _options.check_weights(self.weights, self.model)
+        _options.check_run(self.run, newest=self.bundle is self.weights is None)
+        _options.check_pictures(self.pictures)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,11 +100,13 @@ def _predictor(arguments: Arguments) -> Predictor:
     from keras_vit import runs
 
     if arguments.bundle is not None:
-        from keras_vit import deploy
-
         return of_bundle(arguments.bundle, deploy.open_bundle(arguments.bundle, trusted=False))
     if arguments.weights is not None:
-        model = _model_of_weights(arguments.weights, arguments.model)
+        model = _options.model_of_weights(arguments.weights, arguments.model)
+        if not model.num_classes:
+            raise UsageError(f"{arguments.weights} holds a model without a classification head.")
+        if not _options.has_trained_head(model):
+            warn("the head is all zeros, so every class is equally probable; train it first.")
         description = f"weights {arguments.weights}: {size(model)}"
     else:
         run = runs.open_run(arguments.run or runs.newest_run())
@@ -127,15 +122,6 @@ def _sigmoids(model: Any, inputs: Any) -> Any:
     import numpy as np
 
     return 0.5 * (1 + np.tanh(0.5 * model.predict(inputs, verbose=0)))  # exp would overflow
-
-
-def _model_of_weights(weights: str, name: str | None) -> Any:
-    model = model_of_weights(weights, name)
-    if not model.num_classes:
-        raise UsageError(f"{weights} holds a model without a classification head.")
-    if not has_trained_head(model):
-        warn("the head is all zeros, so every class is equally probable; train it first.")
-    return model
 
 
 def of_bundle(folder: Path, bundle: Any) -> Predictor:
@@ -165,12 +151,12 @@ def print_predictions(
     from keras_vit.data.decoding import printable
 
     stream = sys.stderr if as_json else sys.stdout
-    print(printable(predictor.description), file=stream, flush=True)
+    print(printable(predictor.description), file=stream)
     read = 0
     for first in range(0, len(pictures), _BATCH):
         for picture, classes in _predicted(predictor, pictures[first : first + _BATCH], top_k):
             read += 1
-            print(_shown(printable(picture), classes, as_json), flush=True)
+            print(_shown(printable(picture), classes, as_json))
     if not read:
         none = "the picture could not" if len(pictures) == 1 else "no picture could"
         raise UsageError(f"{none} be read.")

@@ -11,7 +11,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from keras_vit import _checks
+from keras_vit import _checks, deploy
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli._arguments import option
 from keras_vit.cli._options import check_pictures
@@ -56,7 +56,6 @@ def run(arguments: Arguments) -> None:
     if arguments.verify:
         _verify(arguments)
         return
-    from keras_vit import deploy
     from keras_vit.data.images import find_pictures
 
     pictures = find_pictures(arguments.pictures)
@@ -65,7 +64,6 @@ def run(arguments: Arguments) -> None:
 
 
 def _verify(arguments: Arguments) -> None:
-    from keras_vit import deploy
 
     check = deploy.check_golden(arguments.bundle, arguments.threads, trusted=False)
     print(f"class   {check.labels[check.expected]}, as exported")

@@ -11,10 +11,9 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from keras_vit import _checks
-from keras_vit._files import check_replaceable
+from keras_vit import _checks, deploy
 from keras_vit.cli._arguments import option
-from keras_vit.cli._options import ModelOptions, check_data
+from keras_vit.cli._options import ModelOptions, check_data, check_folder
 from keras_vit.cli._program import load
 
 
@@ -35,23 +34,21 @@ class Arguments(ModelOptions):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.out is not None:
-            check_replaceable(self.out, "SavedModel")
+        check_folder(self.out, "SavedModel")
 
 
 def run(arguments: Arguments) -> None:
     """Exports, and prints how it compares with Keras."""
     load("tensorflow")
-    from keras_vit.deploy import export_serving
     from keras_vit.labels import answers_of, count_of
 
     trained = arguments.open()
     out = arguments.out or trained.folder / "export" / "saved_model"
     how, classes = trained.preprocessing, count_of(answers_of(trained.labels))
-    print(f"model    {trained.name}, {how.height} x {how.width}, {classes}", flush=True)
-    print(f"compare  with Keras on {trained.compared_from}", flush=True)
+    print(f"model    {trained.name}, {how.height} x {how.width}, {classes}")
+    print(f"compare  with Keras on {trained.compared_from}")
     images, model = trained.pictures(arguments.images), trained.load()
-    content = export_serving(model, out, images, arguments.top_k, trained.compared_from)
+    content = deploy.export_serving(model, out, images, arguments.top_k, trained.compared_from)
     parity = content["parity"]
     print(
         f"scores   within {parity['max_difference'] / parity['scale']:.1e} of their scale on "

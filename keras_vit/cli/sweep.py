@@ -12,24 +12,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from keras_vit import _checks
+from keras_vit import _checks, _files, data, training
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit.cli import fit
+from keras_vit.cli import _trials, fit
 from keras_vit.cli._arguments import option
 from keras_vit.cli._options import check_model, check_positive, check_weights
 from keras_vit.cli._printing import print_next, table, warn
 from keras_vit.cli._program import load
-from keras_vit.cli._trials import (
-    Trainings,
-    TrialArguments,
-    held_out_loss,
-    print_total_time,
-    quality,
-    time_taken,
-)
 from keras_vit.training.recipes import PRESETS, Preset, Recipe
 
 _MANY = 100  # images on which learning rates are compared: one is one point of accuracy
@@ -37,7 +28,7 @@ _FACTORS = (0.3, 1.0, 3.0)  # of the recipe's learning rate, if its source names
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(TrialArguments):
+class Arguments(_trials.TrialArguments):
     """Options of the command."""
 
     model: str = option(PRESETS["scratch"].model, check=check_model)
@@ -75,87 +66,69 @@ def run(arguments: Arguments) -> None:
     """Trains what is not trained yet, and prints a table."""
     out = arguments.folder("sweep")
     load("tensorflow", "sklearn.metrics")
-    from keras_vit import data, training
 
     source, split = arguments.images()
-    tried = data.development_split(source, split, arguments.development)
+    development = data.development_split(source, split, arguments.development)
+    compared = len(development.held_out)
     print(
-        f"{len(split.train):,} images for training, {len(tried.held_out):,} of them to compare "
-        f"learning rates; {len(split.held_out):,} held out",
-        flush=True,
+        f"{len(split.train):,} images for training, {compared:,} of them to compare learning "
+        f"rates; {len(split.held_out):,} held out"
     )
-    warn(_few_images_warning(len(tried.held_out)))
+    if compared < _MANY:
+        warn(
+            f"learning rates are compared on {compared} images, of which each is "
+            f"{100 / compared:.0f} points of accuracy: the best may be the best by chance; give "
+            "more images, or a larger --development."
+        )
     recipe = training.fixed_budget(arguments.settings, len(split.train))
     rates = sorted(set(arguments.learning_rates))
-    tries = {rate: _trial(arguments, recipe, "lr", rate, tried) for rate in rates}
+    tries = {rate: _trial(arguments, recipe, "lr", rate, development) for rate in rates}
     # Named after its learning rate, because another one may be the best in a later call.
     finals = {rate: _trial(arguments, recipe, "final-lr", rate, split) for rate in rates}
     for trial in (*tries.values(), *finals.values()):
         training.check_trial(trial, source, out)
     final = min(finals.values(), key=lambda trial: training.is_finished(trial, out))
-    print_total_time([*tries.values(), final], source, out)
-    trainings = Trainings(source, out, arguments, arguments.recipe)
+    _trials.print_total_time([*tries.values(), final], source, out)
+    runner = _trials.TrialRunner(source, out, arguments, arguments.recipe)
     results = {}
     for i, (rate, trial) in enumerate(tries.items()):
         to_come = [*list(tries.values())[i:], finals[rate]]
-        results[rate] = trainings.first_of(to_come, trial.name, "development")
-    finished = {rate: each for rate, each in results.items() if "diverged" not in each}
-    if not finished:
+        results[rate] = runner.run_first(to_come, trial.name, "development")
+    best = _trials.best_of(results)
+    if best is None:
         raise RefusedError(f"no learning rate of {rates} trains; try lower --learning-rates.")
-    best = max(finished, key=lambda rate: quality(finished[rate]))
-    final = trainings.first_of([finals[best]], finals[best].name)
-    _write(out, results, best, final)
+    final = runner.run_first([finals[best]], finals[best].name)
+    tried = [{"learning_rate": rate, "result": each} for rate, each in results.items()]
+    content = {"format": 1, "tried": tried, "best": best, "final": final}
+    _files.write_json(out / "sweep.json", content)
     if "diverged" in final:
         raise RefusedError(f"the final training with learning rate {best:g} diverged.")
-    print(f"\n{_table(results, best, final)}\n\n{time_taken(trainings.results)}")
+    print(f"\n{_table(results, best, final)}\n\n{_trials.time_taken(runner.results)}")
     print(f"run: {out / finals[best].name}")
     print_next("evaluate", "--run", out / finals[best].name)
 
 
 def _trial(arguments: Arguments, recipe: Recipe, name: str, rate: float, images: Any) -> Any:
-    from keras_vit.training import Trial
-
+    name, tags = f"{name}-{rate:g}", {"learning_rate": rate}
     settings = dataclasses.replace(recipe, learning_rate=rate)
-    tags = {"learning_rate": rate}
-    return Trial(f"{name}-{rate:g}", arguments.model, settings, images, arguments.weights, tags)
-
-
-def _few_images_warning(images: int) -> str | None:
-    """That the best learning rate may be the best by chance."""
-    if images >= _MANY:
-        return None
-    return (
-        f"learning rates are compared on {images} images, of which each is {100 / images:.0f} "
-        "points of accuracy: the best may be the best by chance; give more images, or a larger "
-        "--development."
-    )
-
-
-def _write(out: Path, results: Mapping[float, Any], best: float, final: Any) -> None:
-    from keras_vit import _files
-
-    tried = [{"learning_rate": rate, "result": each} for rate, each in results.items()]
-    content = {"format": 1, "tried": tried, "best": best, "final": final}
-    _files.write_json(out / "sweep.json", content)
+    return training.Trial(name, arguments.model, settings, images, arguments.weights, tags)
 
 
 def _table(results: Mapping[float, Any], best: float, final: Any) -> str:
-    several = "mean_average_precision" in final
-    precision = ["mean average precision"] if several else []
     of = " of the average" if final.get("judged_weights") == "average" else ""
-    header = ["learning rate", "images", f"accuracy{of}", *precision, f"loss{of}", "seconds"]
+    names = {"accuracy": f"accuracy{of}", "mean_average_precision": "mean average precision"}
+    names = {key: name for key, name in names.items() if key in final}
+    header = ["learning rate", "images", *names.values(), f"loss{of}", "seconds"]
 
     def row(name: str, on: str, result: Any) -> list[str]:
         if "diverged" in result:
             return [name, on, "diverged", *[""] * (len(header) - 3)]
-        figures = [f"{result['accuracy']:.2%}"]
-        if several:
-            figures.append(f"{result['mean_average_precision']:.2%}")
-        return [name, on, *figures, f"{held_out_loss(result):.4f}", f"{result['seconds']:,.0f}"]
+        figures = [f"{result[key]:.2%}" for key in names]
+        loss = _trials.held_out_loss(result)
+        return [name, on, *figures, f"{loss:.4f}", f"{result['seconds']:,.0f}"]
 
     rows = [
         row(f"{rate:g}{' (best)' if rate == best else ''}", "development", each)
         for rate, each in results.items()
     ]
-    rows.append(row(f"{best:g}, final", "held-out", final))
-    return table(header, rows)
+    return table(header, [*rows, row(f"{best:g}, final", "held-out", final)])

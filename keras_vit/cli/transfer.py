@@ -15,31 +15,19 @@ the same fraction of it.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_vit import _checks, _files
+from keras_vit import _checks, _files, data, evaluation, training
 from keras_vit._errors import RefusedError, UsageError, did_you_mean
+from keras_vit.cli import _options, _trials
 from keras_vit.cli._arguments import option
-from keras_vit.cli._options import (
-    check_model,
-    check_positive,
-    check_run,
-    check_weights,
-    open_images,
-)
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import load
 from keras_vit.cli._progress import CountPrinter
-from keras_vit.cli._trials import (
-    Trainings,
-    check_folder_of,
-    check_settings,
-    quality,
-    time_taken,
-)
 from keras_vit.training.recipes import PRESETS, Recipe
 from keras_vit.training.transfer_tasks import SUITES, TASKS, TransferTask
 
@@ -69,7 +57,7 @@ class Arguments:
     weights: str | None = None
     """The weights to begin with: a file in any layout, a URL, or a published name such as
     imagenet21k."""
-    model: str = option(PRESETS["finetune-cifar10"].model, check=check_model)
+    model: str = option(PRESETS["finetune-cifar10"].model, check=_options.check_model)
     """The model of the weights, such as ViT_B16."""
     run: Path | None = None
     """Instead of weights and a model: the folder of a trained run, whose weights are used."""
@@ -82,7 +70,7 @@ class Arguments:
     where SOURCE is a --data of fit."""
     out: Path | None = None
     """The folder to write; default: runs/, transfer- and the model's name."""
-    learning_rates: tuple[float, ...] = option((), check=check_positive)
+    learning_rates: tuple[float, ...] = option((), check=_options.check_positive)
     """The learning rates to try in every task. Default: those of its recipe."""
     seeds: int = option(1, check=_checks.positive_integer)
     """Number of final trainings with different random seeds; the paper's figures are means of 3."""
@@ -108,9 +96,9 @@ class Arguments:
             raise UsageError("expected --run or --weights. Received: both.")
         for pair in self.sources:
             _check_source(pair)
-        check_run(self.run)
-        check_weights(self.weights, self.model)
-        check_settings(self.settings, self.checkpoint_every)
+        _options.check_run(self.run)
+        _options.check_weights(self.weights, self.model)
+        _trials.check_settings(self.settings, self.checkpoint_every)
         model, _ = self.start
         # The run's model may differ from the one of its name.
         is_own = self.run is not None and not self.settings.overrides
@@ -159,8 +147,7 @@ class Arguments:
 
     def recipe(self, task: TransferTask) -> Recipe:
         """The settings of a task."""
-        given = self.changed
-        return task.recipe({name: getattr(self.settings, name) for name in given})
+        return task.recipe({name: getattr(self.settings, name) for name in self.changed})
 
     def rates(self, task: TransferTask) -> list[float]:
         """The learning rates that are compared."""
@@ -183,9 +170,8 @@ def run(arguments: Arguments) -> None:
     """Trains what is not trained yet, and writes the page after each task."""
     model, weights = arguments.start
     out = arguments.out or Path("runs") / f"transfer-{model}"
-    check_folder_of(out, "transfer")
+    _trials.check_folder_of(out, "transfer")
     load("tensorflow", "sklearn.metrics", "jinja2")
-    from keras_vit import evaluation
 
     found, missing = _searched(arguments)
     if arguments.dry_run:
@@ -201,32 +187,38 @@ def run(arguments: Arguments) -> None:
             "above, or give others with --sources."
         )
     published = evaluation.published_transfer(_published_name(model, weights))
-    done: list[dict[str, Any]] = []  # of all trainings
+    done: list[dict[str, Any]] = []  # the results of all trials
     results: dict[str, Any] = {}
     for number, (name, locator) in enumerate(found.items(), 1):
-        print(f"\n[{number} of {len(found)}] {name}", flush=True)
-        task = TASKS[name]
+        print(f"\n[{number} of {len(found)}] {name}")
+        task, source = TASKS[name], _options.open_images(locator)
+        images = {"source": source.locator, "is_own": task.is_own(locator)}
         if task.trained_as:
-            results[name] = _judged(arguments, task, locator, out, results[task.trained_as])
+            trained = results[task.trained_as]
+            images["is_own"] = images["is_own"] and trained["is_own"]
+            results[name] = images | _judged(arguments, task, source, out, trained)
         else:
-            trainings = Trainings(open_images(locator), out / name, arguments, task.preset)
-            results[name] = _transferred(task, task.is_own(locator), trainings)
-            done += trainings.results
-        facts = _facts(arguments, model, weights, results, missing, done)
-        figures = [_figures(task, results, missing) for task in arguments.chosen]
-        figures = [each for each in figures if each]
+            runner = _trials.TrialRunner(source, out / name, arguments, task.preset)
+            results[name] = images | _transferred(task, runner)
+            done += runner.results
+        facts = _facts(arguments, results, missing, done)
+        known = {name: {"missing": reason} for name, reason in missing.items()} | results
+        figures = [
+            {"task": task.name, "group": task.group, **known[task.name]}
+            for task in arguments.chosen
+            if task.name in known  # the others are still to come
+        ]
         page = evaluation.write_transfer(out, f"Transfer of {model}", facts, figures, published)
     print(f"\n{table(*evaluation.transfer_table(figures, published))}")
     if missing:
         print(f"not on this machine: {', '.join(missing)}")
-    print(f"\n{time_taken(done)}\npage: {page}")
+    print(f"\n{_trials.time_taken(done)}\npage: {page}")
     if all("diverged" in each for each in results.values()):
         raise RefusedError("every training diverged; try lower --learning-rates.")
 
 
 def _searched(arguments: Arguments) -> tuple[dict[str, str], dict[str, str]]:
     """By task: the source that is on this machine, and for the others how to prepare it."""
-    from keras_vit import data
 
     found, missing = {}, {}
     for task in arguments.chosen:
@@ -252,157 +244,125 @@ def _print_missing(missing: Mapping[str, str]) -> None:
         print("\nmissing on this machine, each with the command that prepares it:")
     for reason in dict.fromkeys(missing.values()):
         names = ", ".join(name for name, each in missing.items() if each == reason)
-        print(f"  {names}: {reason}", flush=True)
+        print(f"  {names}: {reason}")
 
 
 def _planned(arguments: Arguments, task: TransferTask, locator: str | None) -> list[str]:
     """A row of the dry run."""
     recipe, rates = arguments.recipe(task), arguments.rates(task)
     if task.trained_as and locator is not None:
-        judged = f"{len(open_images(locator)):,}"
+        judged = f"{len(_options.open_images(locator)):,}"
         return [task.name, "", judged, f"the models of {task.trained_as}", "", ""]
     numbers = ["missing", ""]
     if locator is not None:
-        _, final = task.splits(open_images(locator))
+        _, final = task.splits(_options.open_images(locator))
         numbers = [f"{len(final.train):,}", f"{len(final.held_out):,}"]
     side = recipe.image_size if isinstance(recipe.image_size, int) else max(recipe.image_size)
     of = f"{recipe.batch_size} of {side} px"
     return [task.name, *numbers, recipe.duration, of, " ".join(f"{rate:g}" for rate in rates)]
 
 
-def _transferred(task: TransferTask, is_own: bool, trainings: Trainings) -> dict[str, Any]:
-    """The result of a task: of its final trainings, or why there is none.
+def _transferred(task: TransferTask, runner: _trials.TrialRunner) -> dict[str, Any]:
+    """The result of a task: of its final trials, or why there is none.
 
     Args:
         task: what is trained.
-        is_own: whether the images are the usual ones of the task.
-        trainings: those of the task, all to come.
+        runner: of the task's trials, all to come.
     """
-    arguments, source = trainings.arguments, trainings.source
-    images = {"source": source.locator, "is_own": is_own}
-    rates = arguments.rates(task)
-    tries, finals = _trials(arguments, task, source, trainings.folder)
+    arguments, rates = runner.arguments, runner.arguments.rates(task)
+    tries, finals = _trials_of(arguments, task, runner.source, runner.folder)
 
     def result(trials: Sequence[Any]) -> dict[str, Any]:
-        return trainings.first_of(trials, f"{task.name}: {trials[0].name}")
+        return runner.run_first(trials, f"{task.name}: {trials[0].name}")
 
     to_come = [*tries.values(), *finals[rates[0]]]
     tried = {rate: result(to_come[i:]) for i, rate in enumerate(tries)}
-    fit = {rate: each for rate, each in tried.items() if "diverged" not in each}
-    if tried and not fit:
-        return {**images, "diverged": f"with every learning rate of {rates}"}
-    best = max(fit, key=lambda rate: quality(fit[rate])) if fit else rates[0]
+    best = _trials.best_of(tried) if tried else rates[0]
+    if best is None:
+        return {"diverged": f"with every learning rate of {rates}"}
     last = [result(finals[best][seed:]) for seed in range(arguments.seeds)]
     if bad := [each["diverged"] for each in last if "diverged" in each]:
-        return {**images, "diverged": bad[0]}
+        return {"diverged": bad[0]}
     accuracies = [each["accuracy"] for each in last]
     return {
-        **images,
         "accuracy": statistics.mean(accuracies),
         "accuracies": accuracies,
         "learning_rate": best,
-        "tried": {f"{rate:g}": each["accuracy"] for rate, each in fit.items()},
+        "tried": {f"{rate:g}": r["accuracy"] for rate, r in tried.items() if "accuracy" in r},
         "images": len(finals[best][0].split.train),
         "test_images": len(finals[best][0].split.held_out),
         "steps": last[0]["steps"],
-        "seconds": sum(each["seconds"] for each in trainings.results),
+        "seconds": sum(each["seconds"] for each in runner.results),
     }
 
 
 def _judged(
-    arguments: Arguments, task: TransferTask, locator: str, out: Path, of_training: dict[str, Any]
+    arguments: Arguments, task: TransferTask, source: Any, out: Path, trained: dict[str, Any]
 ) -> dict[str, Any]:
     """The result of a task that judges the final models of another one.
 
     Args:
-        arguments, task: what is judged.
-        locator: the images.
+        arguments, task, source: what is judged, on which images.
         out: the folder with a folder for each task.
-        of_training: the result of the other task.
+        trained: the result of the other task.
     """
     import numpy as np
 
-    from keras_vit import evaluation, runs
+    from keras_vit import runs
 
-    source = open_images(locator)
-    is_own = task.is_own(locator) and of_training["is_own"]
-    images = {"source": source.locator, "is_own": is_own}
-    if "diverged" in of_training:
-        return {**images, "diverged": f"{task.trained_as} {of_training['diverged']}"}
-    rate = of_training["learning_rate"]
+    if "diverged" in trained:
+        return {"diverged": f"{task.trained_as} {trained['diverged']}"}
+    rate = trained["learning_rate"]
     indices, accuracies = source.splits.get(task.test, np.arange(len(source))), []
     for seed in range(arguments.seeds):
         run = runs.open_run(out / task.trained_as / _final(rate, seed))
         model = run.model(average=run.has_average)
         accuracy = evaluation.accuracy_on(model, source, indices, report=CountPrinter())
-        print(f"seed {seed}: accuracy {accuracy.top1:.2%}", flush=True)
+        print(f"seed {seed}: accuracy {accuracy.top1:.2%}")
         accuracies.append(accuracy.top1)
     return {
-        **images,
         "accuracy": statistics.mean(accuracies),
         "accuracies": accuracies,
         "learning_rate": rate,
-        "images": of_training["images"],
+        "images": trained["images"],
         "test_images": accuracy.images,
-        "steps": of_training["steps"],
+        "steps": trained["steps"],
         "seconds": 0.0,
     }
 
 
 def _final(rate: float, seed: int) -> str:
-    """The name of a final training."""
+    """The name of a final trial."""
     return f"final-lr-{rate:g}-seed{seed}"
 
 
-def _trials(
+def _trials_of(
     arguments: Arguments, task: TransferTask, source: Any, folder: Path
 ) -> tuple[dict[float, Any], dict[float, list[Any]]]:
-    """By learning rate: the trainings that compare them, and the final ones.
+    """By learning rate: the trials that compare them, and the final ones.
 
     Raises:
-        UsageError: the folder holds other trainings.
+        UsageError: the folder holds other trials.
     """
-    from keras_vit import training
 
     development, final = task.splits(source)
-    rates = arguments.rates(task)
-    tries = {
-        rate: _trial(arguments, task, f"lr-{rate:g}", rate, development)
-        for rate in rates
-        if len(rates) > 1  # or there is nothing to compare
-    }
-    finals = {
-        rate: [
-            _trial(arguments, task, _final(rate, seed), rate, final, seed)
-            for seed in range(arguments.seeds)
-        ]
-        for rate in rates
-    }
-    for trial in (*tries.values(), *(each for of_rate in finals.values() for each in of_rate)):
-        training.check_trial(trial, source, folder)
-    return tries, finals
-
-
-def _trial(
-    arguments: Arguments, task: TransferTask, name: str, rate: float, images: Any, seed: int = 0
-) -> Any:
-    from keras_vit import training
-
+    rates, seeds = arguments.rates(task), range(arguments.seeds)
     model, weights = arguments.start
-    recipe = dataclasses.replace(arguments.recipe(task), learning_rate=rate)
-    recipe = training.with_seed(recipe, model, recipe.seed + seed)
-    tags = {"task": task.name, "learning_rate": rate, "seed": recipe.seed}
-    return training.Trial(name, model, recipe, images, weights, tags)
 
+    def trial(name: str, rate: float, images: Any, seed: int = 0) -> Any:
+        recipe = dataclasses.replace(arguments.recipe(task), learning_rate=rate)
+        recipe = training.with_seed(recipe, model, recipe.seed + seed)
+        tags = {"task": task.name, "learning_rate": rate, "seed": recipe.seed}
+        return training.Trial(name, model, recipe, images, weights, tags)
 
-def _figures(
-    task: TransferTask, results: Mapping[str, Any], missing: Mapping[str, str]
-) -> dict[str, Any] | None:
-    """What the table needs of a task; None if it is still to come."""
-    about = {"task": task.name, "group": task.group}
-    if task.name in missing:
-        return {**about, "missing": missing[task.name]}
-    return {**about, **results[task.name]} if task.name in results else None
+    compared = rates if len(rates) > 1 else ()  # of one there is nothing to compare
+    tries = {rate: trial(f"lr-{rate:g}", rate, development) for rate in compared}
+    finals = {
+        rate: [trial(_final(rate, seed), rate, final, seed) for seed in seeds] for rate in rates
+    }
+    for each in (*tries.values(), *itertools.chain(*finals.values())):
+        training.check_trial(each, source, folder)
+    return tries, finals
 
 
 def _published_name(model: str, weights: str) -> str | None:
@@ -419,22 +379,21 @@ def _published_name(model: str, weights: str) -> str | None:
 
 def _facts(
     arguments: Arguments,
-    model: str,
-    weights: str,
     results: Mapping[str, Any],
     missing: Mapping[str, str],
-    done: Sequence[Mapping[str, Any]],
+    done: Sequence[Any],
 ) -> dict[str, str]:
-    settings = arguments.settings
+    model, weights = arguments.start
+    settings, tasks = arguments.settings, arguments.chosen
     changes = [f"{x.replace('_', ' ')} {getattr(settings, x)}" for x in arguments.changed]
     if arguments.learning_rates:
         changes.append(f"learning rates {' '.join(map(str, arguments.learning_rates))}")
-    to_come = len(arguments.chosen) - len(missing) - len(results)
+    to_come = len(tasks) - len(missing) - len(results)
     left = f", {to_come} tasks to come" if to_come else ""
+    changed = f", except {', '.join(changes)}" if changes else ""
     return {
-        "Done": f"{len(results)} of {len(arguments.chosen)} tasks, {time_taken(done)}{left}",
+        "Done": f"{len(results)} of {len(tasks)} tasks, {_trials.time_taken(done)}{left}",
         "Start": f"{model} from {weights}",
-        "Settings": "those of each task's recipe"
-        + (f", except {', '.join(changes)}" if changes else ""),
+        "Settings": f"those of each task's recipe{changed}",
         "Seeds": str(arguments.seeds),
     }

@@ -11,6 +11,7 @@ import dataclasses
 import shlex
 from pathlib import Path
 
+from keras_vit import deploy
 from keras_vit._files import check_replaceable
 from keras_vit.cli._bundles import check_bundles, folder_of_clone, named_bundles
 from keras_vit.cli._program import load
@@ -38,13 +39,12 @@ def run(arguments: Arguments) -> None:
     """Makes the site, and says how to look at it."""
     page = folder_of_clone("web_demo", "web", arguments, arguments.page)
     load("ai_edge_litert.interpreter")
-    from keras_vit import deploy
 
     bundles = named_bundles(arguments.bundle, arguments.name)
     # Before the site and LiteRT.js: a mistake in one of them leaves everything as it was.
     deploy.check_for_site(bundles, page, arguments.out)
     if not deploy.has_litert_js(page):
-        print(f"fetching LiteRT.js into {page / 'node_modules'} by npm ci", flush=True)
+        print(f"fetching LiteRT.js into {page / 'node_modules'} by npm ci")
         deploy.fetch_litert_js(page)
     site = deploy.make_site(bundles, page, arguments.out)
     size = sum(file.stat().st_size for file in site.rglob("*") if file.is_file()) / 2**20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,18 @@ class XlaRuntimeError(RuntimeError):
 def test_any_other_error_keeps_its_traceback(ended, error):
     with pytest.raises(type(error)):
         ended(error)
+
+
+def test_a_pipe_has_each_line_at_once(monkeypatch):
+    pipe, seen = io.BytesIO(), []
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(pipe))
+
+    def command(arguments):
+        print("step 1")
+        seen.append(pipe.getvalue())
+
+    _program.run(command, Arguments, "Does it.", words=[])
+    assert seen == [b"step 1\n"]
 
 
 def test_an_interrupt_is_one_line_that_may_say_what_was_saved(ended):

@@ -94,17 +94,17 @@ def test_a_comparison_that_is_stopped_says_how_it_goes_on(
         data=str(image_folder), models=(tiny_model,), fractions=(1.0,), settings=settings
     )
     source, split = arguments.images()
-    (trial,) = compare._trials(arguments, source, split)
+    (trial,) = compare._trials_of(arguments, source, split)
 
     def stop_at_the_fifth_step(judged_on):
         return lambda progress: progress.step == 5 and os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch, pytest.raises(Terminated) as stopped:
         patch.setattr(_trials, "ProgressPrinter", stop_at_the_fifth_step)
-        _trials.Trainings(source, tmp_path, arguments, "scratch").trained(trial)
+        _trials.TrialRunner(source, tmp_path, arguments, "scratch").run(trial)
     after = r"holds the state after ([56]) of 11 steps; start the same command again to go on$"
     step = re.search(after, str(stopped.value))[1]
-    assert _trials.Trainings(source, tmp_path, arguments, "scratch").trained(trial)["steps"] == 11
+    assert _trials.TrialRunner(source, tmp_path, arguments, "scratch").run(trial)["steps"] == 11
     assert f"from step {step}" in capsys.readouterr().out
 
 
@@ -136,8 +136,8 @@ def test_a_trial_with_an_average_of_the_weights_is_judged_by_it(
     )
     arguments = compare.Arguments(data=str(image_folder), models=(tiny_model,), settings=settings)
     source, split = arguments.images()
-    (trial,) = compare._trials(arguments, source, split)
-    result = _trials.Trainings(source, tmp_path, arguments, "scratch").trained(trial)
+    (trial,) = compare._trials_of(arguments, source, split)
+    result = _trials.TrialRunner(source, tmp_path, arguments, "scratch").run(trial)
     report = keras_vit.evaluation.held_out_report(
         runs.open_run(tmp_path / trial.name), source, average=True
     )
@@ -246,8 +246,8 @@ def test_several_trainings_bring_no_warning_that_functions_are_compiled_again(
 ):
     monkeypatch.setattr(training, "run_trial", lambda *a, **k: {"diverged": "the loss is nan"})
     arguments = SimpleNamespace(checkpoint_every="1 epoch")
-    trainings = _trials.Trainings(None, tmp_path, arguments, "scratch")
-    trainings.trained(Trial("a", "ViT_Ti16", Recipe(), None))
+    runner = _trials.TrialRunner(None, tmp_path, arguments, "scratch")
+    runner.run(Trial("a", "ViT_Ti16", Recipe(), None))
     logger, text = logging.getLogger("tensorflow"), (
         "5 out of the last 13 calls to <function {} at 0x7f11a0> triggered tf.function retracing. "
         "Tracing is expensive and the excessive number of tracings could be due to (1) creating"
@@ -265,7 +265,7 @@ def test_each_fraction_has_its_number_of_seeds(shared_folder):
         data=str(shared_folder), models=("ViT_Pico4",), fractions=(1.0, 0.5), seeds=(1, 2),
         settings=settings,
     )  # fmt: skip
-    trials = compare._trials(arguments, *arguments.images())
+    trials = compare._trials_of(arguments, *arguments.images())
     assert [(trial.tags["fraction"], trial.tags["seed"]) for trial in trials] == [
         (0.5, 0), (1.0, 0), (0.5, 1),
     ]  # fmt: skip

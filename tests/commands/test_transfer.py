@@ -135,7 +135,7 @@ def test_each_task_has_its_own_splits_settings_and_learning_rates(
         figures = {"accuracy": 0.9 if better else 0.5, "curve": [{"val_loss": 1.0}]}
         return {**figures, "model": trial.model, "steps": 4, "seconds": 1.0}
 
-    monkeypatch.setattr(_trials.Trainings, "trained", pretend)
+    monkeypatch.setattr(_trials.TrialRunner, "run", pretend)
     words = (*weights, "--tasks", "vtab-dtd,cifar10", "--seeds", 2, "--out", "out")
     code, out, error = invoke("train/transfer.py", *words, cwd=tmp_path)
     assert code == 0, error
@@ -388,7 +388,7 @@ def test_a_run_is_transferred_with_the_hyperparameters_of_its_model(tmp_path):
     usual = {**about, "spec": VARIANTS["ViT-Pico_4"].to_dict(), "weights": "fresh"}
     (tmp_path / "spec.json").write_text(json.dumps(usual))
     arguments = dataclasses.replace(arguments, settings=settings, changed=("image_size",))
-    facts = transfer._facts(arguments, "ViT-Pico_4", "weights.npz", {}, {}, [])
+    facts = transfer._facts(arguments, {}, {}, [])
     assert facts["Settings"] == "those of each task's recipe, except image size 32"
 
 

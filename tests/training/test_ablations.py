@@ -87,7 +87,7 @@ def test_the_facts_of_a_comparison_are_true_of_every_trial(shared_folder):
             data=str(shared_folder), models=("ViT_Pico4",), variations=variations, settings=settings
         )
         images = arguments.images()
-        return compare._facts(arguments, *images, compare._trials(arguments, *images), [])
+        return compare._facts(arguments, *images, compare._trials_of(arguments, *images), [])
 
     same = facts("pooling=token", "pooling=gap")
     assert same["Budget"] == "4 steps of 4 images for every model, fraction and seed"
