@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Concatenate, ParamSpec
 
 from keras_vit.models.bit import BiT
 from keras_vit.models.pretrained import create_model
 from keras_vit.models.vit import ViT
 from keras_vit.specs import VARIANTS, Spec, ViTSpec
+
+_Arguments = ParamSpec("_Arguments")
 
 
 def list_models() -> list[str]:
@@ -17,11 +19,15 @@ def list_models() -> list[str]:
     return list(VARIANTS)
 
 
-def _constructor(variant: str) -> Callable[..., ViT | BiT]:
-    def constructor(*arguments: Any, **keywords: Any) -> ViT | BiT:
-        return create_model(variant, *arguments, **keywords)
+def _constructor(
+    create: Callable[Concatenate[str, _Arguments], ViT | BiT], variant: str
+) -> Callable[_Arguments, ViT | BiT]:
+    """`create` with a variant's name as its first argument; editors complete the others."""
 
-    signature = inspect.signature(create_model)
+    def constructor(*arguments: _Arguments.args, **keywords: _Arguments.kwargs) -> ViT | BiT:
+        return create(variant, *arguments, **keywords)
+
+    signature = inspect.signature(create)
     _, *parameters = signature.parameters.values()
     constructor.__signature__ = signature.replace(parameters=parameters)
     constructor.__name__ = constructor.__qualname__ = _identifier(variant)
@@ -47,31 +53,31 @@ def _summary(spec: Spec) -> str:
     )
 
 
-ViT_Pico4 = _constructor("ViT-Pico_4")
-ViT_Ti16 = _constructor("ViT-Ti_16")
-ViT_S16 = _constructor("ViT-S_16")
-ViT_S32 = _constructor("ViT-S_32")
-ViT_B8 = _constructor("ViT-B_8")
-ViT_B16 = _constructor("ViT-B_16")
-ViT_B32 = _constructor("ViT-B_32")
-ViT_L16 = _constructor("ViT-L_16")
-ViT_L32 = _constructor("ViT-L_32")
-ViT_H14 = _constructor("ViT-H_14")
-ViT_S16_gap = _constructor("ViT-S_16-gap")
-ViT_S32_gap = _constructor("ViT-S_32-gap")
-ViT_B16_gap = _constructor("ViT-B_16-gap")
-ViT_B32_gap = _constructor("ViT-B_32-gap")
-R_ViT_Pico4 = _constructor("R+ViT-Pico_4")
-R_ViT_Ti16 = _constructor("R+ViT-Ti_16")
-R26_ViT_S32 = _constructor("R26+ViT-S_32")
-R26_ViT_B32 = _constructor("R26+ViT-B_32")
-R50_ViT_B16 = _constructor("R50+ViT-B_16")
-R50_ViT_L32 = _constructor("R50+ViT-L_32")
-BiT_R8x1 = _constructor("BiT-R8x1")
-BiT_R50x1 = _constructor("BiT-R50x1")
-BiT_R101x1 = _constructor("BiT-R101x1")
-BiT_R50x3 = _constructor("BiT-R50x3")
-BiT_R101x3 = _constructor("BiT-R101x3")
-BiT_R152x4 = _constructor("BiT-R152x4")
+ViT_Pico4 = _constructor(create_model, "ViT-Pico_4")
+ViT_Ti16 = _constructor(create_model, "ViT-Ti_16")
+ViT_S16 = _constructor(create_model, "ViT-S_16")
+ViT_S32 = _constructor(create_model, "ViT-S_32")
+ViT_B8 = _constructor(create_model, "ViT-B_8")
+ViT_B16 = _constructor(create_model, "ViT-B_16")
+ViT_B32 = _constructor(create_model, "ViT-B_32")
+ViT_L16 = _constructor(create_model, "ViT-L_16")
+ViT_L32 = _constructor(create_model, "ViT-L_32")
+ViT_H14 = _constructor(create_model, "ViT-H_14")
+ViT_S16_gap = _constructor(create_model, "ViT-S_16-gap")
+ViT_S32_gap = _constructor(create_model, "ViT-S_32-gap")
+ViT_B16_gap = _constructor(create_model, "ViT-B_16-gap")
+ViT_B32_gap = _constructor(create_model, "ViT-B_32-gap")
+R_ViT_Pico4 = _constructor(create_model, "R+ViT-Pico_4")
+R_ViT_Ti16 = _constructor(create_model, "R+ViT-Ti_16")
+R26_ViT_S32 = _constructor(create_model, "R26+ViT-S_32")
+R26_ViT_B32 = _constructor(create_model, "R26+ViT-B_32")
+R50_ViT_B16 = _constructor(create_model, "R50+ViT-B_16")
+R50_ViT_L32 = _constructor(create_model, "R50+ViT-L_32")
+BiT_R8x1 = _constructor(create_model, "BiT-R8x1")
+BiT_R50x1 = _constructor(create_model, "BiT-R50x1")
+BiT_R101x1 = _constructor(create_model, "BiT-R101x1")
+BiT_R50x3 = _constructor(create_model, "BiT-R50x3")
+BiT_R101x3 = _constructor(create_model, "BiT-R101x3")
+BiT_R152x4 = _constructor(create_model, "BiT-R152x4")
 
 __all__ = ["list_models", *map(_identifier, VARIANTS)]
