@@ -27,10 +27,11 @@ if not _is_command():
 
 
 def __getattr__(name: str) -> _Any:
+    if name in ("data", "deploy", "evaluation", "training"):
+        return _import_module(f"keras_vit.{name}")
     # Export needs TensorFlow and LiteRT. Models on other backends must work without them.
-    if name in ("deploy", "export_tflite"):
-        deploy = _import_module("keras_vit.deploy")
-        return deploy if name == "deploy" else deploy.export_tflite
+    if name == "export_tflite":
+        return _import_module("keras_vit.deploy").export_tflite
     # In a command the public names are imported when the first of them is used.
     if not name.startswith("_"):
         public = _import_module("keras_vit._public")

@@ -334,9 +334,6 @@ def _commands_with(flag: str) -> list[str]:
 
 def command_module(name: str) -> types.ModuleType:
     """The module of a command: `Arguments`, `run` and perhaps `defaults`."""
-    # Asked for one of these that is not imported yet, `keras_vit` would import Keras first.
-    for package in ("data", "deploy", "evaluation", "training"):
-        import_module(f"keras_vit.{package}")
     return import_module(f"keras_vit.cli.{name.replace('-', '_')}")
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_vit import _checks, _files, data, training
-from keras_vit._errors import RefusedError, UsageError
+from keras_vit._errors import RefusedError
 from keras_vit.cli import _trials, fit
 from keras_vit.cli._arguments import option
 from keras_vit.cli._options import check_model, check_positive, check_weights
@@ -37,7 +37,7 @@ class Arguments(_trials.TrialArguments):
     learning_rates: tuple[float, ...] = option((), check=check_positive)
     """The learning rates to try. Default: those of the recipe's source, or 0.3, 1 and 3 times the
     recipe's."""
-    development: float = option(0.1, check=_checks.fraction)
+    development: float = option(0.1, check=_checks.inner_fraction)
     """Fraction of the training images on which they are compared."""
 
     def __post_init__(self):
@@ -45,8 +45,6 @@ class Arguments(_trials.TrialArguments):
         # This imports NumPy, which --help does not need.
         from keras_vit.training.settings import check_recipe
 
-        if not self.development:
-            raise UsageError("--development must lie in (0, 1). Received: --development=0.")
         check_weights(self.weights, self.model, run_instead="{}/weights.npz")
         check_recipe(self.settings, self.model)
 

@@ -267,7 +267,13 @@ class _Records(NamedTuple):
 
 
 def _examples(piece: Piece, scan: _Scan) -> list[_Example]:
-    end = len(scan.examples) if piece.take < 0 else piece.skip + piece.take
+    count = len(scan.examples)
+    end = count if piece.take < 0 else piece.skip + piece.take
+    if end > count:
+        raise UsageError(
+            f"{piece.file}: expected {end:,} examples. Received: {count:,}; prepare the data set "
+            "again."
+        )
     name, numbers = piece.file.name, range(piece.skip, end)
     return [_Example(f"{name}#{i}", piece.file, scan.examples[i]) for i in numbers]
 

@@ -539,6 +539,16 @@ def test_a_missing_file_of_tfds_is_named(written_by_tfds):
     assert len(open_source("tfds:tiny_shapes:train")) == 14
 
 
+def test_a_file_of_tfds_that_lacks_examples_is_named(written_by_tfds):
+    (file,) = written_by_tfds[0].data_path.glob("*-train.*")
+    records = list(tf.data.TFRecordDataset(str(file)).as_numpy_iterator())
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        for record in records[:5]:
+            writer.write(record)
+    with pytest.raises(UsageError, match=f"{file}: expected 7 examples. Received: 5; prepare"):
+        open_source("tfds:tiny_shapes:train[:50%]")
+
+
 @pytest.mark.usefixtures("written_by_tfds")
 def test_an_empty_split_of_tfds_is_refused():
     source = open_source("tfds:tiny_shapes:train[:1%]:test")
