@@ -1,4 +1,8 @@
-"""Recipes that start from pre-trained weights."""
+"""Recipes that start from pre-trained weights.
+
+A row has the columns of `recipe.preset`: model, data, image size, duration, batch size, learning
+rate, warmup, weight decay, augmentation.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 On large ones with classes the paper's, big_vision's, DeiT's and AugReg's; without classes the
 paper's masked patch prediction, and MAE.
+
+A row has the columns of `recipe.preset`: model, data, image size, duration, batch size, learning
+rate, warmup, weight decay, augmentation.
 """
 
 from __future__ import annotations
