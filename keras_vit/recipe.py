@@ -183,7 +183,7 @@ class Recipe:
     """Steps in one call of the compiled program; more save time where steps are short. Training is
     lengthened to a multiple of it."""
     jit: bool | None = None
-    """XLA compilation of the training step. Default: on GPUs, with JAX, and for trainings of ViTs
+    """XLA compilation of the training step. Default: on GPUs, with JAX, and for runs of ViTs
     that are long enough to gain from it."""
     seed: int = _setting(0, _seed)
     """Random seed of the initial weights, the order of the images and the augmentation."""

@@ -270,7 +270,7 @@ class _SplitIds(Struct):
     targets_sha256: str | None = None
 
 
-_Figure = Annotated[float, Meta(description="NaN or infinite in a training that diverged")]
+_Figure = Annotated[float, Meta(description="NaN or infinite in a run that diverged")]
 
 
 class _Record(Struct):

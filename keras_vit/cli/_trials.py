@@ -29,13 +29,13 @@ _ADVICE = {
 }
 
 # TensorFlow's warning, for the functions that Keras makes, that a function is compiled again. Here
-# it means nothing, because each training has a model of its own.
+# it means nothing, because each run has a model of its own.
 _RETRACING = (
     r"\d+ out of the last \d+ calls to <function \S*make_\w*function\S* .*"
     r"triggered tf\.function retracing"
 )
 
-# What shows whose folder it is, also before the first training has ended.
+# What shows whose folder it is, also before the first run has ended.
 _FILES = {
     "sweep": ("sweep.json", "lr-*/spec.json"),
     "compare": ("compare.json", "trials"),
@@ -82,7 +82,7 @@ class TrialArguments:
     run: Path | None = None
     """Begin as this run did: with its data, model, initial weights and settings."""
     checkpoint_every: str = "5 minutes"
-    """How often the state of a training is saved: '5 minutes', '1 epoch', '500 steps'."""
+    """How often the state of a run is saved: '5 minutes', '1 epoch', '500 steps'."""
     settings: Recipe = RECIPES["scratch"]
 
     def __post_init__(self):
@@ -117,7 +117,7 @@ class TrialRunner:
 
     Attributes:
         source: the images.
-        folder: has a folder for each training.
+        folder: has a folder for each run.
         arguments: the command's options, with `checkpoint_every`.
         preset: the name of the recipe.
         results: those of the trials so far.
@@ -213,7 +213,7 @@ def check_folder_of(out: Path, command: str) -> None:
 
 
 def time_taken(results: Sequence[Mapping[str, Any]]) -> str:
-    """How long the trials took, also in earlier calls: "3 trainings in 12 min 5 s"."""
+    """How long the trials took, also in earlier calls: "3 runs in 12 min 5 s"."""
     seconds = sum(result["seconds"] for result in results)
     return f"{_number_of(len(results))} in {duration(seconds)}"
 
@@ -270,7 +270,7 @@ def print_time_left(results: Sequence[Mapping[str, Any]], trials: Sequence[Any],
 
 
 def _number_of(number: int) -> str:
-    return f"{number} training{'' if number == 1 else 's'}"
+    return f"{number} run{'' if number == 1 else 's'}"
 
 
 def _for_trials(message: str) -> str:

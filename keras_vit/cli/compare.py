@@ -2,7 +2,7 @@
 
 Each model is trained for the same number of steps of the same batch size, unless --variations
 change them, on each of --fractions of the training images and with --seeds random seeds. Images
-are chosen at random in each class; a smaller fraction lies inside a larger one. A training that
+are chosen at random in each class; a smaller fraction lies inside a larger one. A run that
 diverges is shown as diverged. A command that was stopped goes on where it stopped when it is
 started again.
 """
@@ -59,7 +59,7 @@ class Arguments(_trials.TrialArguments):
     fractions: tuple[float, ...] = option((1.0,), check=check_part)
     """Fractions of the training images to train on, such as 0.1 0.3 1.0."""
     seeds: tuple[int, ...] = option((1,), check=_check_seeds)
-    """Number of trainings with different random seeds: one number, or one for each fraction."""
+    """Number of runs with different random seeds: one number, or one for each fraction."""
 
     def __post_init__(self):
         super().__post_init__()

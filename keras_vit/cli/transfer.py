@@ -73,12 +73,12 @@ class Arguments:
     learning_rates: tuple[float, ...] = option((), check=_options.check_positive)
     """The learning rates to try in every task. Default: those of its recipe."""
     seeds: int = option(1, check=_checks.positive_integer)
-    """Number of final trainings with different random seeds; the paper's figures are means of 3."""
+    """Number of final runs with different random seeds; the paper's figures are means of 3."""
     dry_run: bool = False
     """List the tasks with their images, steps and learning rates, and what is missing; train
     nothing."""
     checkpoint_every: str = "5 minutes"
-    """How often the state of a training is saved: '5 minutes', '1 epoch', '500 steps'."""
+    """How often the state of a run is saved: '5 minutes', '1 epoch', '500 steps'."""
     settings: Recipe = _BASE
     # The names of the settings that were given.
     changed: tuple[str, ...] = option((), internal=True)

@@ -19,7 +19,7 @@ _DARK_TO_LIGHT = ("#14243a", BLUE, "#d9772b", "#7a4fa0", GREY)
 def curve(metrics: list[dict[str, Any]], name: str) -> bytes:
     """The "loss" or "accuracy" by step, for training and held-out images, as SVG.
 
-    A training that was stopped before an evaluation has no training metrics for that epoch, which
+    A run that was stopped before an evaluation has no training metrics for that epoch, which
     leaves a gap.
     """
     figure, axis = subplots(4.5, 3.2)

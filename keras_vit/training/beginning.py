@@ -244,7 +244,7 @@ def _check_not_shorter(run: runs.Run, recipe: Recipe) -> None:
     before, now = _steps_before(run, recipe), steps_of(recipe, run.training_images)
     if now < before:
         raise UsageError(
-            f"{run.path} is a training of {before} steps. Received: a duration of {now} steps; "
+            f"{run.path} is a run of {before} steps. Received: a duration of {now} steps; "
             "a resumed training can only become longer."
         )
 

@@ -1,4 +1,4 @@
-"""Kills trainings and resumes them: python tests/commands/kill_training.py
+"""Kills training runs and resumes them: python tests/commands/kill_training.py
 
 A training is run to its end. Then it is started again, killed by SIGKILL at a random moment or in a
 write and resumed, until it ends; this is repeated until there were enough kills. Each time
@@ -63,7 +63,7 @@ def main() -> None:
             print(f"{name}, saved every {every}: killed after steps {steps}", flush=True)
             print(f"{killer.kills} kills, {killer.in_writes} in a write", flush=True)
     print(
-        f"{killer.kills} kills of {runs} trainings, {killer.in_writes} of them in a write; all "
+        f"{killer.kills} kills of {runs} runs, {killer.in_writes} of them in a write; all "
         "ended with the same files"
     )
     kills.check(killer, arguments.in_writes)

@@ -44,7 +44,7 @@ def test_models_are_compared_and_a_second_call_trains_only_what_is_new(
     assert "[2 of 2] R+Test_4-1-seed0" in out
     left = rf"^about {TIME} to go for 1 training, if the others take as long$"
     assert re.search(left, out, re.MULTILINE)
-    assert re.search(rf"^2 trainings in {TIME}$", out, re.MULTILINE)
+    assert re.search(rf"^2 runs in {TIME}$", out, re.MULTILINE)
     best = max(
         json.loads((tmp_path / "out" / "compare.json").read_text())["results"], key=_trials.quality
     )
@@ -176,7 +176,7 @@ def test_the_time_of_all_trainings_is_said_first(tmp_path, capsys, monkeypatch):
     out = capsys.readouterr().out
     *timing, total = out.splitlines()
     assert timing == [f"compiling and timing some steps of {name}" for name in timed]
-    assert total == "about 3 min 4 s for 3 trainings, measured with some steps"
+    assert total == "about 3 min 4 s for 3 runs, measured with some steps"
     monkeypatch.setattr("keras_vit.training.dry_run", None)
     _trials.print_total_time(trials[3:], None, tmp_path)
     assert capsys.readouterr().out == ""
@@ -204,17 +204,17 @@ def test_the_time_left_is_that_of_the_trainings_that_are_not_finished(tmp_path, 
         {"model": "ViT-Ti_16", "seconds": seconds, **more}
         for seconds, more in ((100.0, {}), (140.0, {}), (9.0, {"diverged": "the loss is nan"}))
     ]
-    assert _trials.time_taken(results) == "3 trainings in 4 min 9 s"
+    assert _trials.time_taken(results) == "3 runs in 4 min 9 s"
 
     def printed(results, trials):
         _trials.print_time_left(results, trials, tmp_path)
         return capsys.readouterr().out
 
     others = ", if the others take as long"
-    assert printed(results, to_come) == f"about 8 min 0 s to go for 4 trainings{others}\n"
+    assert printed(results, to_come) == f"about 8 min 0 s to go for 4 runs{others}\n"
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "result.json").touch()
-    assert printed(results, to_come) == "about 6 min 0 s to go for 3 trainings\n"
+    assert printed(results, to_come) == "about 6 min 0 s to go for 3 runs\n"
     assert printed(results, to_come[1:]) == ""  # the next one only has to be read
     assert printed(results[2:], to_come) == ""  # no time is known
 
@@ -281,7 +281,7 @@ def test_a_sweep_trains_with_the_best_learning_rate_on_all_training_images(
             "train/sweep.py", *words, "--learning-rates", *rates, cwd=tmp_path
         )
         assert code == 0, error
-        total = rf"^about {TIME} for 2 trainings, measured with some steps$"
+        total = rf"^about {TIME} for 2 runs, measured with some steps$"
         assert re.search(total, out, re.MULTILINE)
         assert f"compiling and timing some steps of {tiny_model}\n" in out
         assert "compared on 2 images, of which each is 50 points of accuracy" in error
@@ -301,8 +301,8 @@ def test_a_sweep_trains_with_the_best_learning_rate_on_all_training_images(
     assert set(of_final.train) == {*of_tried.train, *of_tried.held_out}
     assert not set(of_final.held_out) & {*of_tried.train, *of_tried.held_out}
     assert "(best)" in out
-    assert re.search(rf"^about {TIME} to go for 2 trainings$", out, re.MULTILINE)
-    assert re.search(rf"^3 trainings in {TIME}$", out, re.MULTILINE)
+    assert re.search(rf"^about {TIME} to go for 2 runs$", out, re.MULTILINE)
+    assert re.search(rf"^3 runs in {TIME}$", out, re.MULTILINE)
     *_, run, following = out.splitlines()
     assert run == "run: out/final-lr-0.03"
     assert following.endswith("evaluate.py --run out/final-lr-0.03")

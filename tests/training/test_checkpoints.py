@@ -248,7 +248,7 @@ def test_a_resumed_training_only_becomes_longer(whole, tmp_path, tiny_model):
     check_settings("no such folder", shorter, tiny_model, Saving(run, resume=True))  # no checkpoint
     (run / "checkpoints").mkdir()
     (run / "checkpoints" / "step-000000024.npz").touch()
-    with pytest.raises(UsageError, match="training of 24 steps. Received: a duration of 23 steps"):
+    with pytest.raises(UsageError, match="run of 24 steps. Received: a duration of 23 steps"):
         check_settings("no such folder", shorter, tiny_model, Saving(run, resume=True))
     check_settings("no such folder", longer, tiny_model, Saving(run, resume=True))
 
