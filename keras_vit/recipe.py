@@ -283,7 +283,9 @@ _ROW = "model data image_size duration batch_size learning_rate warmup weight_de
 def preset(row: tuple[Any, ...], **fields: Any) -> Preset:
     """A `Preset`.
 
-    >>> preset(("ViT_B16", None, 224, "10 epochs", 32, 5e-5), lora=8, title="low-rank updates")
+    >>> row = preset(("ViT_B16", None, 224, "10 epochs", 32, 5e-5), lora=8, title="LoRA")
+    >>> row.model, row.recipe.batch_size, row.recipe.lora
+    ('ViT_B16', 32, 8)
 
     Args:
         row: what all sources state, in the order of `_ROW`; it may end early.
