@@ -42,7 +42,7 @@ def test_models_are_compared_and_a_second_call_trains_only_what_is_new(
     code, out, error = invoke("train/compare.py", *words, *models, cwd=tmp_path)
     assert code == 0, error
     assert "[2 of 2] R+Test_4-1-seed0" in out
-    left = rf"^about {TIME} to go for 1 training, if the others take as long$"
+    left = rf"^about {TIME} to go for 1 run, if the others take as long$"
     assert re.search(left, out, re.MULTILINE)
     assert re.search(rf"^2 runs in {TIME}$", out, re.MULTILINE)
     best = max(
