@@ -103,7 +103,7 @@ def test_the_files_hold_every_run(tmp_path):
     assert 'src="data:image/svg+xml;base64,' in html
     assert "http" not in html.replace("http://www.w3.org", "")
     assert "<td>&lt;cat&gt;</td>" in html
-    assert "through its training on 100 images. Only its last point is a finished training" in html
+    assert "through its training on 100 images. Only its last point is a finished run" in html
     # Precision, recall and f1 of the models side by side, on all images.
     assert "<td>71.00%</td><td>35.50%</td><td>17.75%</td><td>61.00%</td>" in html
 
