@@ -70,6 +70,7 @@ def run(
     """
     words = sys.argv[1:] if words is None else words
     description = description or sys.modules["__main__"].__doc__ or ""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (None if it is closed)
     sys.stdout.reconfigure(line_buffering=True)  # a file or a pipe shows the progress, too
     with _one_line_errors(name, arguments, _arguments.TRACEBACK.flag in words):
         command(_arguments.read(arguments, words, defaults, spelled(name), description))

@@ -111,6 +111,13 @@ def test_a_pipe_has_each_line_at_once(monkeypatch):
     assert seen == [b"step 1\n"]
 
 
+def test_a_command_does_its_work_without_standard_output(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)  # as Python has it if the descriptor is closed
+    done = []
+    _program.run(lambda arguments: done.append(print("step 1")), Arguments, "Does it.", words=[])
+    assert done == [None]
+
+
 def test_an_interrupt_is_one_line_that_may_say_what_was_saved(ended):
     assert ended(KeyboardInterrupt()) == (130, "\ninterrupted.\n")
     saved = KeyboardInterrupt("runs/a holds the weights so far")
