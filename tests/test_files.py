@@ -22,23 +22,17 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
-    (tmp_path / "a.txt").write_text("old")
-    with pytest.raises(RuntimeError), _files.replacing(tmp_path / "a.txt") as temporary:
-        temporary.write_text("half of the n")
-        raise RuntimeError
-    assert (tmp_path / "a.txt").read_text() == "old"
-    assert names(tmp_path) == ["a.txt"]
-
-
-def test_a_failed_folder_leaves_the_old_one_and_nothing_else(tmp_path):
-    (tmp_path / "bundle").mkdir()
-    (tmp_path / "bundle" / "old.txt").write_text("old")
-    with pytest.raises(OSError, match="torn"), _files.replacing_folder(tmp_path / "bundle") as new:
-        (new / "new.txt").write_text("new")
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path, kind):
+    path = tmp_path / "written"
+    write(kind, path, "old")
+    replacing = _files.replacing if kind == "file" else _files.replacing_folder
+    with pytest.raises(OSError, match="torn"), replacing(path) as new:
+        (new if kind == "file" else new / "b").write_text("half of the n")
         raise OSError("torn")
-    assert names(tmp_path) == ["bundle"]
-    assert names(tmp_path / "bundle") == ["old.txt"]
+    assert read(kind, path) == "old"
+    assert names(tmp_path) == ["written"]
+    assert kind == "file" or names(path) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -117,12 +111,6 @@ def test_a_folder_is_replaced_whole(tmp_path, monkeypatch, can_exchange):
     assert names(tmp_path / "bundle") == ["two.txt"]
 
 
-def test_files_get_the_permissions_of_ordinary_ones(tmp_path):
-    _files.write_text(tmp_path / "a.txt", "x")
-    (tmp_path / "b.txt").write_text("x")
-    assert (tmp_path / "a.txt").stat().st_mode == (tmp_path / "b.txt").stat().st_mode
-
-
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
 def test_a_file_that_is_replaced_keeps_its_permissions_and_its_group(tmp_path, mode):
     file = tmp_path / "a.txt"
@@ -168,14 +156,6 @@ def test_another_group_may_not_read_what_the_old_group_alone_could(tmp_path, mon
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_process_mask_is_not_touched(tmp_path, monkeypatch):
-    def refuse(_):
-        raise AssertionError("another thread's new files would be open to all for a moment")
-
-    monkeypatch.setattr(os, "umask", refuse)
-    _files.write_text(tmp_path / "a.txt", "x")
-
-
 @pytest.mark.parametrize("exists", [True, False])
 def test_what_a_link_leads_to_is_replaced_and_the_link_stays(tmp_path, exists):
     (tmp_path / "disk").mkdir()
@@ -202,11 +182,10 @@ def test_what_a_link_leads_to_is_replaced_and_the_link_stays(tmp_path, exists):
 @pytest.mark.parametrize("leads_to", ["missing/a", "itself"])
 def test_a_link_that_leads_nowhere_is_refused_before_any_work(tmp_path, leads_to):
     (tmp_path / "itself").symlink_to(leads_to)
-    for write in (_files.replacing, _files.replacing_folder):
+    writers = (_files.replacing, _files.replacing_folder)
+    for check in (*(lambda path, w=w: w(path).__enter__() for w in writers), _files.check_writable):
         with pytest.raises(UsageError, match="itself is a link to .*, which does not exist"):
-            write(tmp_path / "itself").__enter__()
-    with pytest.raises(UsageError, match="is a link to"):
-        _files.check_writable(tmp_path / "itself")
+            check(tmp_path / "itself")
     assert names(tmp_path) == ["itself"]
 
 
@@ -216,52 +195,46 @@ def test_what_a_killed_check_left_is_removed_by_the_next_one(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_a_device_or_a_pipe_is_not_replaced(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UsageError, match="pipe is not an ordinary file"):
-        _files.write_text(tmp_path / "pipe", "x")
-    assert (tmp_path / "pipe").is_fifo()
-
-
-@pytest.mark.parametrize("kind", ["pipe", "file"])
-def test_only_a_folder_is_replaced_by_a_folder(tmp_path, kind):
+@pytest.mark.parametrize(
+    ("replacing", "kind", "message"),
+    [
+        (_files.replacing, "pipe", "pipe is not an ordinary file"),
+        (_files.replacing_folder, "pipe", "pipe is not a folder; choose another path"),
+        (_files.replacing_folder, "file", "file is not a folder; choose another path"),
+    ],
+)
+def test_a_pipe_is_not_replaced_and_a_folder_replaces_only_a_folder(
+    tmp_path, replacing, kind, message
+):
     path = tmp_path / kind
     os.mkfifo(path) if kind == "pipe" else path.write_text("x")
-    with (
-        pytest.raises(UsageError, match=f"{kind} is not a folder; choose another path"),
-        _files.replacing_folder(path),
-    ):
+    with pytest.raises(UsageError, match=message), replacing(path):
         raise AssertionError("nothing may be written")
     assert names(tmp_path) == [kind]
-    assert not path.is_dir()
+    assert path.is_fifo() if kind == "pipe" else path.is_file()
 
 
-def test_a_lock_that_is_a_pipe_or_a_link_does_no_harm(tmp_path):
+def test_a_pipe_or_a_link_with_the_name_of_a_lock_or_a_temporary_folder_does_no_harm(tmp_path):
     os.mkfifo(tmp_path / ".pipe.lock")
     assert not _files.is_locked(tmp_path / "pipe")
     (tmp_path / ".run.lock").symlink_to(tmp_path / "elsewhere")
     with _files.locked(tmp_path / "run"):
         assert not (tmp_path / "elsewhere").exists()
-
-
-def test_lines_are_counted_before_they_are_split(tmp_path):
-    (tmp_path / "labels.txt").write_text("a\r\n" * 5)
-    assert _files.read_lines(tmp_path / "labels.txt", most=5) == ("a",) * 5
-    with pytest.raises(UsageError, match="labels.txt: expected at most 4 lines. Received: 5"):
-        _files.read_lines(tmp_path / "labels.txt", most=4)
-
-
-def test_a_pipe_with_the_name_of_a_temporary_folder_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / f".a.txt.12345678{_files.UNFINISHED}")
+    os.mkfifo(tmp_path / f".a.txt.12345678{_files.UNFINISHED}")  # it is not waited for
     _files.write_text(tmp_path / "a.txt", "x")
     assert (tmp_path / "a.txt").read_text() == "x"
 
 
-def test_the_new_content_arrives_whole(tmp_path):
-    for content in ("old", "new " * 100_000):
-        _files.write_text(tmp_path / "a.txt", content)
-        assert (tmp_path / "a.txt").read_text() == content
-    assert names(tmp_path) == ["a.txt"]
+def test_only_line_breaks_end_a_line_and_lines_are_counted_first(tmp_path):
+    for text, expected in (
+        ("a\u2028b\nc\x0bd\r\n", ("a\u2028b", "c\x0bd")), ("a\n\n", ("a", "")), ("", ()),
+        ("\ufeffa\r\nb\r\n", ("a", "b")), ("\ufeff", ()),
+    ):  # fmt: skip
+        (tmp_path / "labels.txt").write_bytes(text.encode())
+        assert _files.read_lines(tmp_path / "labels.txt", most=2) == expected
+    (tmp_path / "labels.txt").write_text("a\r\n" * 5)
+    with pytest.raises(UsageError, match="labels.txt: expected at most 4 lines. Received: 5"):
+        _files.read_lines(tmp_path / "labels.txt", most=4)
 
 
 _PROGRAM = """
@@ -390,39 +363,21 @@ def test_without_locks_files_are_written_and_nothing_is_removed(tmp_path, monkey
     assert names(tmp_path) == [".a.txt.abcdefgh.unfinished", "a.txt"]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
+def test_json_of_another_format_is_refused_and_nan_is_not_written(tmp_path):
+    with pytest.raises(UsageError, match=r"a\.json does not exist"):
+        _files.read_json(tmp_path / "a.json", format=1)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        _files.write_json(tmp_path / "a.json", {"loss": float("nan")})
+    assert names(tmp_path) == []
+    for content, message in (
         ("{", "is not valid JSON"),
         ('{"format": 2}', "expected format 1. Received: 2; upgrade keras_vit"),
         ("{}", "expected format 1. Received: None"),
         ("[1]", "expected format 1. Received: None"),
-    ],
-)
-def test_json_of_another_format_is_refused(tmp_path, content, message):
-    (tmp_path / "a.json").write_text(content)
-    with pytest.raises(UsageError, match=message):
-        _files.read_json(tmp_path / "a.json", format=1)
-
-
-def test_absent_json_is_named(tmp_path):
-    with pytest.raises(UsageError, match=r"a\.json does not exist"):
-        _files.read_json(tmp_path / "a.json", format=1)
-
-
-def test_only_line_breaks_end_a_line(tmp_path):
-    for text, expected in (
-        ("a\u2028b\nc\x0bd\r\n", ("a\u2028b", "c\x0bd")), ("a\n\n", ("a", "")), ("", ()),
-        ("\ufeffa\r\nb\r\n", ("a", "b")), ("\ufeff", ()),
-    ):  # fmt: skip
-        (tmp_path / "labels.txt").write_bytes(text.encode())
-        assert _files.read_lines(tmp_path / "labels.txt") == expected
-
-
-def test_nan_is_not_json(tmp_path):
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        _files.write_json(tmp_path / "a.json", {"loss": float("nan")})
-    assert names(tmp_path) == []
+    ):
+        (tmp_path / "a.json").write_text(content)
+        with pytest.raises(UsageError, match=message):
+            _files.read_json(tmp_path / "a.json", format=1)
 
 
 def test_threads_that_write_the_same_path_leave_one_whole_version(tmp_path):

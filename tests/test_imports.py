@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import graphlib
 import importlib
 import json
 import os
@@ -19,35 +20,16 @@ from keras_vit.cli import COMMANDS
 ROOT = Path(__file__).parents[1]
 # CONTRIBUTING.md draws this map. Private modules (`_files`, `_errors` ...) are level 0.
 LEVELS = {
-    "specs": 0,
-    "labels": 0,
-    "layers": 0,
-    "parts": 0,
-    "weights": 1,
-    "models": 1,
-    "data": 1,
-    "recipe": 2,
-    "runs": 2,
-    "training": 3,
-    "evaluation": 3,
-    "tflite": 2,
-    "deploy": 3,
-    "_public": 4,
-    "cli": 4,
+    **dict.fromkeys(("specs", "labels", "layers", "parts"), 0),
+    **dict.fromkeys(("weights", "models", "data"), 1),
+    **dict.fromkeys(("recipe", "runs", "tflite"), 2),
+    **dict.fromkeys(("training", "evaluation", "deploy"), 3),
+    **dict.fromkeys(("_public", "cli"), 4),
     "__main__": 5,
 }
 CODE = ("keras_vit", "train", "export", "benchmarks", "tests")
-HEAVY = {
-    "numpy",
-    "keras",
-    "tf_keras",
-    "tensorflow",
-    "jax",
-    "matplotlib",
-    "PIL",
-    "sklearn",
-    "jinja2",
-}
+HEAVY = {"numpy", "keras", "tf_keras", "tensorflow", "jax"}
+HEAVY |= {"matplotlib", "PIL", "sklearn", "jinja2"}
 BACKEND_FREE = {"specs", "parts", "layers", "weights", "models"}
 
 
@@ -77,13 +59,12 @@ def imports() -> dict[str, set[str]]:
 def test_only_commands_change_what_all_threads_of_a_process_share():
     shared = {"catch_warnings", "simplefilter", "redirect_stdout", "redirect_stderr"}
     shared |= {"umask", "dup2", "setLevel", "chdir", "setrecursionlimit"}
-    found = set()
-    for file in (ROOT / "keras_vit").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, (ast.Attribute, ast.Name)):
-                name = node.attr if isinstance(node, ast.Attribute) else node.id
-                if name in shared:
-                    found.add((file.relative_to(ROOT / "keras_vit").parts[0], name))
+    found = {
+        (file.relative_to(ROOT / "keras_vit").parts[0], name)
+        for file in (ROOT / "keras_vit").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        for name in shared & {getattr(node, "attr", None), getattr(node, "id", None)}
+    }
     assert found == {("_quiet.py", "dup2"), ("cli", "dup2")}
 
 
@@ -144,20 +125,19 @@ def defined(module: str) -> set[str]:
 
 def test_there_is_no_circle():
     graph = imports()
-    edges = {m: {n for n in names if n in graph and n != m} for m, names in graph.items()}
+    # Modules of one package may import each other, and its __init__ may import them.
+    edges = {
+        here: {name for name in names & graph.keys() if not f"{here}.".startswith(f"{name}.")}
+        for here, names in graph.items()
+    }
+    check_no_circle(edges)
 
-    def visit(module, path):
-        assert module not in path, " -> ".join([*path, module])
-        if module not in done:
-            for name in edges[module]:
-                # Modules of one package may import each other, and its __init__ may import them.
-                if not module.startswith(f"{name}."):
-                    visit(name, [*path, module])
-            done.add(module)
 
-    done = set()
-    for module in graph:
-        visit(module, [])
+def check_no_circle(edges):
+    try:
+        graphlib.TopologicalSorter(edges).prepare()
+    except graphlib.CycleError as error:
+        raise AssertionError(" -> ".join(error.args[1])) from None
 
 
 def test_there_is_no_circle_of_rooms_inside_deploy():
@@ -178,16 +158,11 @@ def test_there_is_no_circle_of_rooms_inside_deploy():
         visit(here, [])
 
 
-def test_weights_never_build_a_model():
-    actual = {n for m, names in imports().items() if room(m) == "weights" for n in names}
-    assert not {name for name in actual if room(name) == "models"}
-
-
-def test_models_and_weights_do_not_import_tensorflow():
+def test_weights_never_build_a_model_and_neither_imports_tensorflow():
     for module, names in imports().items():
+        assert room(module) != "weights" or "models" not in map(room, names), module
         if room(module) in BACKEND_FREE:
-            heavy = {name for name in names if name and name.split(".")[0] in ("tensorflow", "jax")}
-            assert not heavy, module
+            assert not {name.split(".")[0] for name in names} & {"tensorflow", "jax"}, module
 
 
 @pytest.mark.parametrize("folder", ["train", "export"])
@@ -199,27 +174,28 @@ def test_commands_import_only_the_library(folder):
                 assert node.module.split(".")[0] not in ("train", "export")
 
 
+def python(program, *arguments, check=True, **environment):
+    """Runs a program as a script would be, without what the tests have set for TensorFlow."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        env={**kept, **environment},
+        check=check,
+        capture_output=True,
+        text=True,
+    )
+
+
 def test_importing_loads_nothing_heavy_beyond_keras():
     program = (
         "import json, sys; import keras; before = set(sys.modules); import keras_vit;"
         "assert not {'Any', 'is_command'} & set(vars(keras_vit));"
         "print(json.dumps(sorted({m.split('.')[0] for m in set(sys.modules) - before})))"
     )
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_")}
-    environment["KERAS_BACKEND"] = "jax"  # then only keras_vit itself could import TensorFlow
-    result = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    )
-    loaded = set(json.loads(result.stdout))
-    assert not loaded & {
-        "tensorflow",
-        "matplotlib",
-        "jinja2",
-        "sklearn",
-        "argparse",
-        "ai_edge_litert",
-        "scipy",
-    }
+    # With JAX only keras_vit itself could import TensorFlow.
+    loaded = set(json.loads(python(program, KERAS_BACKEND="jax").stdout))
+    assert not loaded & {"tensorflow", "matplotlib", "jinja2", "sklearn", "scipy"}
+    assert not loaded & {"argparse", "ai_edge_litert"}
 
 
 @pytest.mark.slow
@@ -231,8 +207,7 @@ def test_preprocessing_on_another_backend_needs_no_tensorflow(tmp_path):
         "keras_vit.preprocess(pixels, how), keras_vit.preprocess(sys.argv[1], how);"
         "assert 'tensorflow' not in sys.modules"
     )
-    environment = os.environ | {"KERAS_BACKEND": "jax", "TF_USE_LEGACY_KERAS": "0"}
-    subprocess.run([sys.executable, "-c", program, tmp_path / "a.png"], env=environment, check=True)
+    python(program, tmp_path / "a.png", KERAS_BACKEND="jax")
 
 
 @pytest.mark.slow
@@ -241,7 +216,7 @@ def test_deploy_is_loaded_when_it_is_first_used():
         "import sys, keras_vit; assert 'keras_vit.deploy' not in sys.modules;"
         "keras_vit.deploy.compare; assert keras_vit.export_tflite is keras_vit.deploy.export_tflite"
     )
-    subprocess.run([sys.executable, "-c", program], check=True)
+    python(program)
 
 
 @pytest.fixture
@@ -285,20 +260,30 @@ def test_a_missing_backend_is_one_line(base_install, environment, backend, insta
     *frames, line = result.stderr.splitlines()
     assert line.startswith(f"keras_vit._errors.MissingPackageError: {expected}")
     assert not any("site-packages" in frame for frame in frames)  # nothing from inside Keras
-    result = base_install("-m", "keras_vit", "predict", __file__, **environment)
-    assert result.returncode == 2
-    (line,) = result.stderr.splitlines()
+    line = refused(base_install("-m", "keras_vit", "predict", __file__, **environment))
     assert line.startswith(f"python -m keras_vit predict: {expected}")
 
 
-def test_a_command_without_its_packages_names_one_command_that_installs_them(base_install):
-    result = base_install("-m", "keras_vit", "export")
+def refused(result):
+    """The one line of a command that ended with a user's mistake."""
     assert result.returncode == 2
     (line,) = result.stderr.splitlines()
-    assert line == (
+    return line
+
+
+def test_a_command_without_its_packages_or_with_an_unknown_backend_says_so_in_one_line(
+    base_install,
+):
+    assert refused(base_install("-m", "keras_vit", "export")) == (
         "python -m keras_vit export: this command needs TensorFlow: "
         "pip install 'keras_vit[tensorflow]'"
     )
+    for environment, message in (
+        ({"KERAS_BACKEND": "caffe"}, "must be tensorflow, jax or torch. Received: caffe."),
+        ({"TF_USE_LEGACY_KERAS": "1"}, "needs tf_keras: pip install 'keras_vit[tensorflow]'"),
+    ):
+        predict = base_install(ROOT / "train" / "predict.py", __file__, **environment)
+        assert refused(predict).endswith(message)
 
 
 def test_mistakes_are_found_before_a_backend_is_imported(base_install, tmp_path):
@@ -321,17 +306,6 @@ def test_mistakes_are_found_before_a_backend_is_imported(base_install, tmp_path)
         assert message in result.stderr
 
 
-def test_an_unknown_backend_and_a_missing_flavour_are_one_line(base_install):
-    for environment, message in (
-        ({"KERAS_BACKEND": "caffe"}, "must be tensorflow, jax or torch. Received: caffe."),
-        ({"TF_USE_LEGACY_KERAS": "1"}, "needs tf_keras: pip install 'keras_vit[tensorflow]'"),
-    ):
-        result = base_install(ROOT / "train" / "predict.py", __file__, **environment)
-        assert result.returncode == 2
-        (line,) = result.stderr.splitlines()
-        assert line.endswith(message)
-
-
 @pytest.mark.slow
 def test_importing_redirects_no_descriptor_and_prints_nothing_of_its_own():
     program = (
@@ -341,11 +315,8 @@ def test_importing_redirects_no_descriptor_and_prints_nothing_of_its_own():
         "import keras_vit\n"
         "keras_vit.ViT_Pico4(2, 16)\n"
     )
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("TF_")}
-    environment |= {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}  # which prints nothing itself
-    result = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
-    )
+    # JAX prints nothing itself.
+    result = python(program, check=False, KERAS_BACKEND="jax", JAX_PLATFORMS="cpu")
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
@@ -361,19 +332,21 @@ atexit.register(lambda: print(json.dumps(sorted({heavy!r} & sys.modules.keys()))
 
 @pytest.mark.slow
 def test_help_of_every_command_imports_nothing_heavy(tmp_path):
+    as_module = "runpy.run_module('keras_vit', run_name='__main__', alter_sys=True)"
+    as_script = "runpy.run_path(sys.argv[0], run_name='__main__')"
+    as_console = "from keras_vit.cli import main; main()"
+    console = str(tmp_path / "keras-vit")
     for name, script in COMMANDS.items():
-        module = ["-m", "keras_vit", name, "--help"]
-        start = "runpy.run_module('keras_vit', run_name='__main__', alter_sys=True)"
-        starts = [(["-m", *module[2:]], module, start)]
-        path = str(ROOT / script)
-        start = f"runpy.run_path({path!r}, run_name='__main__')"
-        starts.append(([path, "--help"], [path, "--help"], start))
-        start = "from keras_vit.cli import main; main()"
-        console = [str(tmp_path / "keras-vit"), name, "--help"]
-        starts.append((console, console, start))
-        for argv, original, start in starts:
-            program = PROGRAM.format(argv=argv, original=original, heavy=HEAVY, start=start)
-            result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        for start, program, words in (
+            (as_module, "-m", [name, "--help"]),
+            (as_script, str(ROOT / script), ["--help"]),
+            (as_console, console, [name, "--help"]),
+        ):
+            original = [program, *["keras_vit"] * (program == "-m"), *words]
+            code = PROGRAM.format(
+                argv=[program, *words], original=original, heavy=HEAVY, start=start
+            )
+            result = python(code, check=False)
             assert (result.returncode, result.stderr) == (0, "[]\n")
             assert "options:" in result.stdout
 
@@ -386,7 +359,7 @@ def test_no_public_name_is_a_module_beside_it():
 
 
 @pytest.mark.slow
-def test_in_a_command_the_public_names_are_the_same_and_come_when_they_are_used(tmp_path):
+def test_in_a_command_the_public_names_are_the_same_and_come_when_they_are_used():
     program = (
         "import sys; sys.argv = ['keras-vit']\n"
         "import keras_vit\n"
@@ -396,15 +369,15 @@ def test_in_a_command_the_public_names_are_the_same_and_come_when_they_are_used(
         "assert keras_vit.export_tflite is keras_vit.deploy.export_tflite\n"
         "assert not hasattr(keras_vit, 'no_such_name')\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    python(program)
 
 
 @pytest.mark.slow
 def test_a_users_own_program_registers_the_classes_whatever_its_name(tmp_path):
     program = (
-        "import keras_vit; from keras_vit._keras import keras\n"
-        "assert keras.saving.get_registered_object('keras_vit>ViT')\n"
-    ).replace("from keras_vit._keras import keras", "import sys; keras = sys.modules['keras']")
+        "import sys, keras_vit\n"
+        "assert sys.modules['keras'].saving.get_registered_object('keras_vit>ViT')\n"
+    )
     for name in ("train/fit.py", "export/mine.py", "own.py"):
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)

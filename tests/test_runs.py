@@ -21,6 +21,11 @@ def run(trained_run, tmp_path):
     return shutil.copytree(trained_run.path, tmp_path / "run")
 
 
+def change(file, **values):
+    """Replaces values of a JSON file."""
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
 @pytest.mark.parametrize(
     "name", ["spec.json", "weights.npz", "labels.txt", "recipe.json", "split.json"]
 )
@@ -32,22 +37,23 @@ def test_a_missing_file_is_named(run, name):
 
 @pytest.mark.parametrize("name", ["spec.json", "recipe.json"])
 def test_a_newer_format_asks_for_an_upgrade(run, name):
-    content = json.loads((run / name).read_text())
-    (run / name).write_text(json.dumps({**content, "format": 2}))
+    change(run / name, format=2)
     with pytest.raises(UsageError, match=f"{name}: expected format 1. Received: 2; upgrade"):
         runs.open_run(run)
 
 
-def test_labels_must_be_as_many_as_the_classes(run):
+def test_labels_are_the_lines_of_their_file_and_as_many_as_the_classes(run):
+    labels = [" a\u3000b ", "", *"cdefghij"]  # as of runs that were written by hand
+    (run / "labels.txt").write_text("\n".join(labels))
+    assert runs.open_run(run).labels == tuple(labels)
     (run / "labels.txt").write_text("a\nb\n")
     with pytest.raises(UsageError, match=r"expected 10 labels.*Received: 2"):
         runs.open_run(run)
 
 
 def test_an_unknown_field_in_the_spec_is_refused(run):
-    content = json.loads((run / "spec.json").read_text())
-    content["spec"]["colour"] = "blue"
-    (run / "spec.json").write_text(json.dumps(content))
+    spec = json.loads((run / "spec.json").read_text())["spec"]
+    change(run / "spec.json", spec={**spec, "colour": "blue"})
     with pytest.raises(UsageError, match=r"ViTSpec: unknown fields \['colour'\]"):
         runs.open_run(run).model()
 
@@ -68,13 +74,22 @@ def imaginary(monkeypatch):
     monkeypatch.setitem(SOURCES, "stripes", Opener(stripes))
 
 
+@pytest.fixture
+def create(tmp_path, small_spec):
+    """Writes a run of two classes that was trained on a source."""
+
+    def write(source):
+        model, split = keras_vit.ViT(small_spec, 2, 16), split_source(source)
+        runs.create_run(tmp_path / "run", model, source, split, {"recipe": {}}, "fresh")
+        return runs.open_run(tmp_path / "run")
+
+    return write
+
+
 @pytest.mark.usefixtures("imaginary")
-def test_a_source_is_added_by_a_function_and_a_row(tmp_path, small_spec):
+def test_a_source_is_added_by_a_function_and_a_row(create):
     source = open_source("stripes")
-    model = keras_vit.ViT(small_spec, 2, 16)
-    recipe = {"recipe": {}}
-    runs.create_run(tmp_path / "run", model, source, split_source(source), recipe, "fresh")
-    run = runs.open_run(tmp_path / "run")
+    run = create(source)
     assert run.recipe["data"] == "stripes"
     again = run.source()
     assert (again.name, again.locator, again.ids) == ("stripes", "stripes", source.ids)
@@ -82,30 +97,15 @@ def test_a_source_is_added_by_a_function_and_a_row(tmp_path, small_spec):
 
 
 @pytest.mark.usefixtures("imaginary")
-def test_names_of_classes_with_line_breaks_are_refused_before_a_run_is_written(
-    tmp_path, small_spec
-):
+def test_names_of_classes_with_line_breaks_are_refused_before_a_run_is_written(create, tmp_path):
     source = dataclasses.replace(open_source("stripes"), labels=("across", "down\x85"))
-    model, split = keras_vit.ViT(small_spec, 2, 16), split_source(source)
     with pytest.raises(UsageError, match=r"stripes: .*line breaks. Received: 'down\\x85'; rename"):
-        runs.create_run(tmp_path / "run", model, source, split, {"recipe": {}}, "fresh")
+        create(source)
     assert not (tmp_path / "run").exists()
 
 
-def test_labels_are_the_lines_of_their_file_and_nothing_less(run):
-    labels = [" a\u3000b ", "", *"cdefghij"]  # as of runs that were written by hand
-    (run / "labels.txt").write_text("\n".join(labels))
-    assert runs.open_run(run).labels == tuple(labels)
-
-
-def test_the_run_of_a_folder_remembers_its_path_and_shows_its_name(
-    image_folder, tmp_path, small_spec
-):
-    source = open_source(image_folder)
-    model = keras_vit.ViT(small_spec, 2, 16)
-    split = split_source(source)
-    runs.create_run(tmp_path / "run", model, source, split, {"recipe": {}}, "fresh")
-    run = runs.open_run(tmp_path / "run")
+def test_the_run_of_a_folder_remembers_its_path_and_shows_its_name(image_folder, create):
+    run = create(open_source(image_folder))
     assert run.recipe["data"] == str(image_folder)
     assert run.source().name == "pictures"
     moved = image_folder.rename(image_folder.with_name("moved"))
@@ -114,16 +114,22 @@ def test_the_run_of_a_folder_remembers_its_path_and_shows_its_name(
     assert run.source(moved).locator == str(moved)
 
 
-def test_missing_images_of_the_split_are_named(run):
-    split = json.loads((run / "split.json").read_text())
-    split["held_out"].append("digits/9999")
-    (run / "split.json").write_text(json.dumps(split))
-    opened = runs.open_run(run)
+def test_a_split_of_missing_images_or_of_other_values_is_refused(run):
+    held_out = json.loads((run / "split.json").read_text())["held_out"]
+    change(run / "split.json", held_out=[*held_out, "digits/9999"])
     with pytest.raises(UsageError, match="1 images of the run's split are missing.*digits/9999"):
-        opened.split(opened.source())
+        runs.open_run(run).split(digits())
+    for value in (5, [5], {"a": 1}, None):
+        change(run / "split.json", train=value)
+        with pytest.raises(UsageError, match=r"split.json: \$.train.* must be (a list|text)"):
+            runs.open_run(run).split(digits())
 
 
-def test_the_newest_run_is_the_last_written(run, tmp_path):
+def test_the_newest_run_is_the_last_written_that_is_whole(run, tmp_path):
+    shutil.copytree(run, tmp_path / ".run.abc")  # left by a killed process
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "spec.json").write_text("{}")
+    assert runs.newest_run(tmp_path) == run
     other = shutil.copytree(run, tmp_path / "other")
     os.utime(run / "weights.npz", (2e9, 2e9))
     assert runs.newest_run(tmp_path) == run
@@ -131,18 +137,14 @@ def test_the_newest_run_is_the_last_written(run, tmp_path):
     assert runs.newest_run(tmp_path) == other
 
 
-def test_leftovers_of_killed_processes_are_not_listed_as_runs(run, tmp_path):
-    shutil.copytree(run, tmp_path / ".run.abc")
-    (tmp_path / "half").mkdir()
-    (tmp_path / "half" / "spec.json").write_text("{}")
-    assert runs.newest_run(tmp_path) == run
-
-
 def test_a_folder_without_runs_is_an_error(tmp_path):
     with pytest.raises(UsageError, match="no run under .*; train a model first"):
         runs.newest_run(tmp_path / "runs")
     with pytest.raises(UsageError, match="expected a run folder; there is no such folder"):
         runs.open_run(tmp_path / "none")
+    (tmp_path / "model.tflite").touch()
+    with pytest.raises(UsageError, match=r"expected a run folder. Received: an exported bundle"):
+        runs.open_run(tmp_path)
 
 
 @pytest.mark.flavours
@@ -162,12 +164,6 @@ def test_a_run_is_described_in_one_line(run):
     assert str(runs.open_run(run)).startswith(
         f"{run}: ViT-Test_8, 16 x 16 pixels, 10 classes, trained on digits, saved 2001-09-"
     )
-
-
-def test_a_bundle_is_refused_as_a_run(tmp_path):
-    (tmp_path / "model.tflite").write_bytes(b"")
-    with pytest.raises(UsageError, match=r"expected a run folder. Received: an exported bundle"):
-        runs.open_run(tmp_path)
 
 
 def test_the_run_folder_is_checked_before_anything_is_written(run, tmp_path):
@@ -196,17 +192,8 @@ def test_a_folder_that_not_even_root_can_write_to_is_named():
         runs.check_out("/proc/run", "digits")
 
 
-def test_a_split_that_is_no_list_of_names_is_refused(run):
-    content = json.loads((run / "split.json").read_text())
-    for value in (5, [5], {"a": 1}, None):
-        (run / "split.json").write_text(json.dumps(content | {"train": value}))
-        with pytest.raises(UsageError, match=r"split.json: \$.train.* must be (a list|text)"):
-            runs.open_run(run).split(digits())
-
-
 def test_a_setting_that_a_run_does_not_have_is_named(run):
-    content = json.loads((run / "recipe.json").read_text())
-    (run / "recipe.json").write_text(json.dumps(content | {"recipe": {}}))
+    change(run / "recipe.json", recipe={})
     opened = runs.open_run(run)
     assert opened.setting("jit", True) is True
     with pytest.raises(UsageError, match="recipe.json has no setting 'batch_size'; train again"):
@@ -223,11 +210,11 @@ def test_a_setting_that_a_run_does_not_have_is_named(run):
     ],
 )
 def test_a_setting_of_another_type_is_refused(run, setting, message):
-    content = json.loads((run / "recipe.json").read_text())
-    known = content["recipe"] | {"head_bias": -10, "setting of a later version": {}}
-    (run / "recipe.json").write_text(json.dumps(content | {"recipe": known}))
+    known = runs.open_run(run).recipe["recipe"]
+    known |= {"head_bias": -10, "setting of a later version": {}}
+    change(run / "recipe.json", recipe=known)
     runs.open_run(run)
-    (run / "recipe.json").write_text(json.dumps(content | {"recipe": known | setting}))
+    change(run / "recipe.json", recipe=known | setting)
     with pytest.raises(UsageError, match=f"recipe.json: {message}"):
         runs.open_run(run)
 
@@ -245,17 +232,16 @@ def test_the_log_is_read_at_once_and_names_the_line_that_is_wrong(run):
             runs.open_run(run).log()
 
 
-def test_a_split_that_could_not_be_read_again_is_refused(trained_run, tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "_MOST_SPLIT", 1_000)
-    source, model = digits(), runs.load_run(trained_run.path)
-    with pytest.raises(UsageError, match=r"digits: expected images whose names fit into 1,000 by"):
-        runs.create_run(tmp_path / "run", model, source, split_source(source), {}, "fresh")
+@pytest.mark.usefixtures("imaginary")
+def test_a_run_that_could_not_be_read_again_or_replaces_a_device_is_not_written(
+    create, tmp_path, monkeypatch
+):
+    os.mkfifo(tmp_path / "run")
+    with pytest.raises(UsageError, match="run is not a folder; choose another"):
+        create(open_source("stripes"))
+    assert (tmp_path / "run").is_fifo()
+    (tmp_path / "run").unlink()
+    monkeypatch.setattr(runs, "_MOST_SPLIT", 100)
+    with pytest.raises(UsageError, match=r"stripes: expected images whose names fit into 100 by"):
+        create(open_source("stripes"))
     assert not [*tmp_path.iterdir()]
-
-
-def test_a_device_is_not_replaced_by_a_run(trained_run, tmp_path):
-    source, model = digits(), runs.load_run(trained_run.path)
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UsageError, match="pipe is not a folder; choose another"):
-        runs.create_run(tmp_path / "pipe", model, source, split_source(source), {}, "fresh")
-    assert (tmp_path / "pipe").is_fifo()
