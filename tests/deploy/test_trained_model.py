@@ -25,6 +25,10 @@ def with_digits(source, *parts):
     return deploy.TrainedModel(None, "none", source.labels, how, source, *parts, labelled=True)
 
 
+def rows(images):
+    return {image.tobytes() for image in images}
+
+
 def drawn(images, most, calibrate=32):
     """Images to measure ranges on, to choose layers on, and to compare."""
     options = deploy.ExportOptions(("auto",), most, calibrate=calibrate)
@@ -40,10 +44,6 @@ def test_the_allowed_number_of_images_is_chosen_and_none_twice(images, most, cou
     assert len(np.unique(chosen.reshape(count, -1), axis=0)) > 0.99 * count
 
 
-def rows(images):
-    return {image.tobytes() for image in images}
-
-
 def test_calibration_choice_and_comparison_use_different_images(images):
     calibration, choosing, compared = drawn(images, 999, 999)
     parts = [calibration, choosing.inputs, compared.inputs]
@@ -52,24 +52,19 @@ def test_calibration_choice_and_comparison_use_different_images(images):
 
 
 def test_data_sorted_by_class_gives_every_part_all_classes():
-    source = digits()
-    order = np.argsort(source.targets, kind="stable")
+    original = digits()
+    order = np.argsort(original.targets, kind="stable")
     source = dataclasses.replace(
-        source, targets=source.targets[order], image=lambda i: digits_image(order[i])
+        original, targets=original.targets[order], image=lambda i: original.image(order[i])
     )
-    digits_image = digits().image
     images = with_digits(source, np.arange(0, 1797, 2), np.arange(1, 1797, 2))
     calibration, *judged = drawn(images, 20, 20)
     for each in judged:
         assert (np.bincount(each.targets, minlength=10) >= 1).all()
     calibrating = rows(calibration)
     everything, targets = load(source, np.arange(1797), images.preprocessing)
-    found = {
-        int(t)
-        for image, t in zip(everything, targets, strict=True)
-        if image.tobytes() in calibrating
-    }
-    assert found == set(range(10))
+    pairs = zip(everything, targets, strict=True)
+    assert {int(t) for image, t in pairs if image.tobytes() in calibrating} == set(range(10))
 
 
 def test_pictures_are_the_compared_images(images):
@@ -125,16 +120,17 @@ def test_weights_can_be_loaded_again(fixtures):
 
 
 def test_all_but_the_label_of_one_logit_is_not_its_class(small_spec, image_folder, tmp_path):
-    model = keras_vit.ViT(small_spec, 1, (16, 24), labels=("blue",))
-    keras_vit.save_weights(model, tmp_path / "one.npz")
-    found = deploy.of_weights(str(tmp_path / "one.npz"), data=image_folder)
-    assert (found.labels, found.labelled) == (("blue",), True)
-    blue = ["blue" in found.source.ids[i] for i in found.held_out]
-    assert drawn(found, 12)[2].targets.tolist() == blue
+    def found(**labels):
+        model = keras_vit.ViT(small_spec, 1, (16, 24), **labels)
+        keras_vit.save_weights(model, tmp_path / "one.npz")
+        return deploy.of_weights(str(tmp_path / "one.npz"), data=image_folder)
+
+    named, unnamed = found(labels=("blue",)), found()
+    assert (named.labels, named.labelled) == (("blue",), True)
+    blue = ["blue" in named.source.ids[i] for i in named.held_out]
+    assert drawn(named, 12)[2].targets.tolist() == blue
     assert 0 < sum(blue) < 6
-    keras_vit.save_weights(keras_vit.ViT(small_spec, 1, (16, 24)), tmp_path / "one.npz")
-    found = deploy.of_weights(str(tmp_path / "one.npz"), data=image_folder)
-    assert (found.labels, found.labelled) == (("1",), False)
+    assert (unnamed.labels, unnamed.labelled) == (("1",), False)
 
 
 def test_without_pictures_noise_is_compared_and_not_calibrated_on(fixtures):
