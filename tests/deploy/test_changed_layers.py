@@ -130,15 +130,6 @@ def test_bundles_of_an_edited_model_warn_and_record_the_reason(model, inputs, tm
     assert f"without exact rewrites: `{note}`" in (tmp_path / "card.md").read_text()
 
 
-@pytest.mark.slow
-def test_a_clone_is_exported_without_warning_as_no_keras_vit_model(model, inputs, tmp_path):
-    clone = keras.models.clone_model(model)
-    clone.set_weights(model.get_weights())
-    verdict = keras_vit.export_tflite(clone, tmp_path / "m.tflite", representative_data=inputs)
-    assert (verdict.rewritten, verdict.note) == (False, "it is not a keras_vit model")
-    assert verdict.notes() == [f"converted as it is, without exact rewrites: {verdict.note}"]
-
-
 @pytest.mark.flavours
 @pytest.mark.slow
 def test_features_of_an_edited_model_are_its_own(model, inputs, tmp_path):

@@ -172,6 +172,7 @@ OTHERS = {
         [keras.layers.Rescaling(0.5), headless(), dense()]
     ),
     "a head before": lambda: keras.Sequential([headed(), dense()]),
+    "a clone": lambda: keras.models.clone_model(headed()),
 }
 
 
@@ -234,13 +235,14 @@ def test_a_model_trained_with_ordinary_keras_exports_with_its_layers(kind, rng, 
     assert "SQUARED_DIFFERENCE" not in count
 
 
+@pytest.mark.filterwarnings("error::UserWarning")
 @pytest.mark.parametrize(("quantize", "tolerance"), [("none", 1e-5), ("int8", 0.05)])
 def test_a_foreign_model_is_converted_as_it_is_and_the_verdict_says_so(
     foreign, inputs, tmp_path, quantize, tolerance
 ):
     path, expected = tmp_path / "model.tflite", np.asarray(foreign(inputs))
     verdict = keras_vit.export_tflite(foreign, path, quantize, representative_data=inputs)
-    assert not verdict.rewritten
+    assert (verdict.rewritten, verdict.note) == (False, "it is not a keras_vit model")
     found = deploy.Runner(path).predict(inputs)
     np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())
     assert operators(path.read_bytes())["CONV_2D"] == 1
