@@ -79,7 +79,7 @@ def test_a_damaged_head_is_refused_before_anything_is_written(
 def test_labels_that_are_not_classes_are_refused(rng, targets, received):
     scores = rng.normal(0, 1, (20, 5))
     with pytest.raises(UsageError, match=f"labels must be 0 to 4. Received: {received}"):
-        deploy.compare("none", scores, scores, targets)
+        deploy.compare("float32", scores, scores, targets)
 
 
 def test_a_bad_file_is_refused_even_with_useless_labels(model, inputs, path, spoiled):

@@ -334,7 +334,7 @@ def test_the_last_block_computes_only_the_class_token(build):
     model = build(TOKEN, (64, 96))
     alone, whole = (
         last_block(graph_of(model, rewrites=ALL - left_out)[1])
-        for left_out in ({}, {"class_token_only"})
+        for left_out in (set(), {"class_token_only"})
     )
     tokens, width, mlp = 97, 48, 112
     assert whole == tokens * (4 * width**2 + 2 * width * mlp) + 2 * tokens**2 * width
