@@ -61,7 +61,10 @@ ACTIVATION, EPSILON = "encoderblock_1.mlp.dense_0.activation", "encoderblock_1.n
 QUICK = {ACTIVATION, "encoderblock_1.mlp"}
 # The attribute of a layer or the layer that is replaced, by what, and the reason that is given.
 EDITS = {
-    ACTIVATION: (lambda _: keras.activations.relu, "1/mlp/dense_0 has activation='relu'"),
+    ACTIVATION: (
+        lambda _: keras.activations.relu,
+        "encoderblock_1/mlp/dense_0 has activation='relu'",
+    ),
     EPSILON: (lambda _: 0.5, "encoderblock_1/norm_mlp has epsilon=0.5"),
     "encoder_norm.epsilon": (lambda _: 0.5, "encoder_norm has epsilon=0.5, not 1e-06"),
     "encoderblock_1.mlp": (lambda _: Squared(), "encoderblock_1"),

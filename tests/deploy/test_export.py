@@ -42,11 +42,11 @@ def path(tmp_path):
 def test_the_scores_of_a_file_are_near_keras(model, inputs, path, quantize, tolerance):
     expected = np.asarray(model(inputs, training=False))
     data = inputs, expected.argmax(-1)
-    verdict = keras_vit.export_tflite(model, path, quantize, representative_data=data)
+    verdict = keras_vit.export_tflite(model, path, quantize, data, max_images=15)
     found = Runner(path).predict(inputs)
     np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())
     # Ten of the 20 images measure ranges, unless nothing is quantised.
-    assert (verdict.images, verdict.rewritten) == (10 if quantize in ("dynamic", "int8") else 20, 1)
+    assert (verdict.images, verdict.rewritten) == (10 if quantize in ("dynamic", "int8") else 15, 1)
     assert (verdict.keras_accuracy, verdict.accuracy) == (1, verdict.agreement)
     differences = np.abs(found - expected).max(axis=-1)
     assert np.median(differences) <= verdict.max_difference <= differences.max() + 1e-6
@@ -74,7 +74,7 @@ def test_a_damaged_head_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize(
-    ("targets", "received"), [(np.full(20, 5), "5 to 5"), (np.arange(20) - 1, "-1 to 18")]
+    ("targets", "received"), [(np.full(20, 5), "5 to 5"), (np.arange(20) % 5 - 1, "-1 to 3")]
 )
 def test_labels_that_are_not_classes_are_refused(rng, targets, received):
     scores = rng.normal(0, 1, (20, 5))
