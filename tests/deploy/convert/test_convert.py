@@ -172,7 +172,6 @@ OTHERS = {
         [keras.layers.Rescaling(0.5), headless(), dense()]
     ),
     "a head before": lambda: keras.Sequential([headed(), dense()]),
-    "a clone": lambda: keras.models.clone_model(headed()),
 }
 
 
@@ -195,6 +194,10 @@ def test_layers_that_do_more_than_follow_the_vit_prevent_the_rewrite(kind):
     model = OTHERS[kind]()
     model(np.zeros((1, 16, 24, 3), np.float32))
     assert backbone(model) is None
+
+
+def test_a_clone_is_no_keras_vit_model():
+    assert backbone(keras.models.clone_model(headed())) is None
 
 
 @pytest.mark.flavours
