@@ -118,10 +118,10 @@ def functional(forward, vit=None):
     return keras.Model(images, forward(vit, images))
 
 
-def on_features(layer):
-    """A model made of the layers of a keras_vit model that was deleted, and of another head."""
+def with_layers_of(layer, tensor="features"):
+    """A model made of the layers of a keras_vit model that was deleted, and of another layer."""
     vit = headed()
-    return keras.Model(vit.input, layer(vit.features))
+    return keras.Model(vit.input, layer(getattr(vit, tensor)))
 
 
 def dense(units=5, **options):
@@ -134,11 +134,6 @@ def shared():
     model = functional(lambda vit, x: dense()(vit(x)), vit)
     model.other = functional(lambda vit, x: dense(2)(vit(x)), vit)
     return model
-
-
-def after_its_head():
-    vit = headed()
-    return keras.Model(vit.input, keras.layers.Softmax()(vit.output))
 
 
 def first_block():
@@ -160,11 +155,11 @@ OURS = {
     ),
     "functional": lambda: functional(lambda vit, x: dense(activation="softmax")(vit(x))),
     "shared": shared,
-    "another head": lambda: on_features(dense(3)),
+    "another head": lambda: with_layers_of(dense(3)),
 }
 OTHERS = {
     "first block": first_block,
-    "features": lambda: on_features(lambda features: features),
+    "features": lambda: with_layers_of(lambda features: features),
     "scaled images": lambda: functional(lambda vit, x: dense()(vit(x / 2.0))),
     "called twice": lambda: functional(lambda vit, x: dense()(vit(x) + vit(x))),
     "images read again": lambda: functional(concatenated),
@@ -258,24 +253,15 @@ class Subclassed(keras.Model):
         return images
 
 
-def without_a_graph():
-    model = Subclassed()
-    model(np.zeros((1, 16, 24, 3), np.float32))
-    return model
-
-
-def of_any_size():
-    images = keras.Input((None, None, 3))
-    return keras.Model(images, keras.layers.GlobalAveragePooling2D()(images))
-
-
 REFUSED = OTHERS | {
     "sequential": OURS["sequential"],
     "functional": OURS["functional"],
     "no head": headless,
     "mixed precision": lambda: keras_vit.ViT(SPEC, 5, (16, 24), dtype="mixed_bfloat16"),
-    "no graph": without_a_graph,
-    "any size": of_any_size,
+    "no graph": Subclassed,
+    "any size": lambda: keras.Sequential(
+        [keras.Input((None, None, 3)), keras.layers.GlobalAveragePooling2D()]
+    ),
     "two outputs": lambda: functional(lambda vit, x: [(y := vit(x)), dense()(y)]),
     "two lines": lambda: keras.Sequential([keras.Input((8, 8, 3)), dense()], name="a\nb"),
 }
@@ -312,7 +298,7 @@ ENDS = {
     "a model": lambda: sequential(keras.Sequential([dense(1), keras.layers.Activation("sigmoid")])),
     "a head before": lambda: keras.Sequential([headed(1), keras.layers.Activation("sigmoid")]),
     "a head inside": lambda: functional(lambda vit, x: keras.layers.Softmax()(vit(x)), headed()),
-    "after its head": after_its_head,
+    "after its head": lambda: with_layers_of(keras.layers.Softmax(), "output"),
 }
 
 

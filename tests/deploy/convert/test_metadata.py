@@ -87,12 +87,10 @@ def image_and_scores(root):
     return image, scores
 
 
-def graph_of(channels=3, classes=10):
+def graph_of(channels=3, classes=10, dtype="float32"):
     """What metadata reads of a graph."""
-    tensors = [
-        types.SimpleNamespace(shape=shape, dtype="float32")
-        for shape in ((1, 16, 24, channels), (1, classes))
-    ]
+    shapes = (1, 16, 24, channels), (1, classes)
+    tensors = [types.SimpleNamespace(shape=shape, dtype=dtype) for shape in shapes]
     return types.SimpleNamespace(tensors=tensors, inputs=[0], outputs=[1])
 
 
@@ -166,32 +164,21 @@ def test_100_000_labels_are_stored_where_readers_find_them():
     assert len(metadata(about, graph)) < 2000
 
 
-@pytest.mark.parametrize("labels", [None, LABELS[:2]])
-def test_labels_that_are_unknown_or_not_those_of_the_scores_are_left_out(
-    sample, float_file, labels
-):
-    content = described(sample, float_file, labels=labels)
-    _, scores = image_and_scores(written(content))
+@pytest.mark.parametrize(
+    ("labels", "output"), [(None, "logits"), (LABELS[:2], "logits"), (LABELS, "features")]
+)
+def test_labels_that_are_unknown_or_not_those_of_the_scores_are_left_out(labels, output):
+    about = deploy.About("m", labels, options=GraphOptions(output=output))
+    _, scores = image_and_scores(root_of(metadata(about, graph_of())))
     assert not scores.place(6)
-    assert not zipfile.is_zipfile(io.BytesIO(content))
+    assert not with_labels(b"", about, graph_of())
 
 
-def test_features_have_no_labels():
-    about = deploy.About("m", LABELS)
-    assert with_labels(b"", about, graph_of())
-    features = dataclasses.replace(about, options=GraphOptions(output="features"))
-    assert not with_labels(b"", features, graph_of())
-
-
-def test_pixels_and_unknown_preprocessings_are_not_normalised(sample, graph_file, float_file):
-    pixels = graph_file(sample.model.spec, (16, 16), input="uint8")
-    about = deploy.About("pixels", None, PREPROCESSING)
-    for content in (
-        described(sample, float_file, preprocessing=None),
-        quantized(pixels, PRECISIONS["none"], about=about).read_bytes(),
-    ):
-        image, _ = image_and_scores(written(content))
-        assert not image.place(4)
+@pytest.mark.parametrize(("preprocessing", "dtype"), [(None, "float32"), (PREPROCESSING, "uint8")])
+def test_pixels_and_unknown_preprocessings_are_not_normalised(preprocessing, dtype):
+    about = deploy.About("m", None, preprocessing)
+    image, _ = image_and_scores(root_of(metadata(about, graph_of(dtype=dtype))))
+    assert not image.place(4)
 
 
 @pytest.mark.parametrize(("classes", "text"), [(1, "whose sigmoid is"), (3, "their softmax")])
