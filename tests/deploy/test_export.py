@@ -186,6 +186,14 @@ def test_dynamic_sizes_are_refused(sample):
         deploy.check(found)
 
 
+def test_runner_refuses_files_that_are_not_models(path):
+    with pytest.raises(UsageError, match="there is no such file"):
+        Runner(path)
+    path.write_bytes(b"not a flatbuffer at all")
+    with pytest.raises(UsageError, match="model.tflite is not a TFLite model"):
+        Runner(path)
+
+
 @pytest.mark.slow
 def test_a_saved_model_that_differs_is_not_written(model, tmp_path, monkeypatch):
     from keras_vit.deploy.convert import saved_model

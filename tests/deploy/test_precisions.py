@@ -18,8 +18,6 @@ def test_precisions_are_found_by_argument_and_by_name():
     assert PRECISIONS["none"].name == "float32"
     with pytest.raises(UsageError, match="unknown quantize='int-8'; did you mean int8"):
         precision_of("int-8")
-    with pytest.raises(UsageError, match="unknown quantize='ternary'; choose one of none, float16"):
-        precision_of("ternary")
     with pytest.raises(UsageError, match="precision must be one of float32, .* Received: 'none'"):
         precision_named("none")
 

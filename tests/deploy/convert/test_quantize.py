@@ -147,6 +147,11 @@ def test_float_layers_stay_in_float(sample, kernel_types, quantize):
     assert {"encoderblock_0/attention/query", "encoderblock_1/mlp/dense_1"} <= set(layers)
 
 
+def test_unknown_precisions_are_refused(sample):
+    with pytest.raises(UsageError, match="unknown quantize='ternary'; choose one of none, float16"):
+        deploy.to_tflite(sample.model, "ternary")
+
+
 @pytest.mark.parametrize("quantize", ["int8", "none"])
 def test_unknown_layers_are_refused_with_the_nearest_name(sample, quantize):
     block = "encoderblock_0/mlp"
