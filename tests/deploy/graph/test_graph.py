@@ -205,7 +205,7 @@ def test_balancing_does_not_change_the_outputs(model, rng):
         for name in [n for n in parameters if n.endswith(("query/kernel", "dense_0/kernel"))]:
             parameters[name][5] *= 50 * spread + 1  # a large row, so that smoothing is applied
         graph = graph_with(model, parameters)
-        resolve_parameters(spec, parameters, spec.grid(model.image_size))
+        resolve_parameters(spec, parameters, model.grid)
         rewrite(spec, parameters, model.preprocessing, ALL, uint8=False)
         before = forward(graph, images).numpy()
         sizes = {name: len(parameters.get(f"{name}/kernel", range(48))) for name in layers}
