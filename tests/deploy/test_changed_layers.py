@@ -93,7 +93,8 @@ def test_an_edited_model_is_exported_as_it_is(place, model, inputs, tmp_path):
     before = np.asarray(model(inputs, training=False))
     edit(model, place)
     expected = np.asarray(model(inputs, training=False))
-    assert np.abs(expected - before).max() > 1e-4 * np.abs(before).max()
+    least = 1e-4 if place.endswith("gelu") else 0.01  # the two forms of gelu differ little
+    assert np.abs(expected - before).max() > least * np.abs(before).max()
     path = tmp_path / "m.tflite"
     with pytest.warns(UserWarning, match="exported as it is, without exact rewrites") as warned:
         verdict = keras_vit.export_tflite(model, path, representative_data=inputs)
