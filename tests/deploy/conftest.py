@@ -12,8 +12,11 @@ import pytest
 
 import keras_vit
 from keras_vit import deploy
+from keras_vit._keras import keras
+from keras_vit.deploy.precisions import PRODUCTS
 from keras_vit.deploy.resolve import resolve
-from keras_vit.tflite.flatbuffer import MappedFile
+from keras_vit.models.pretrained import model_class
+from keras_vit.tflite.flatbuffer import MappedFile, read_graph
 
 
 @pytest.fixture(scope="session")
@@ -39,8 +42,7 @@ def graph_file():
         from keras_vit.deploy.graph.inference import inference_module, prepare
         from keras_vit.deploy.resolve import parameters_of
 
-        build = keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT
-        model = build(spec, 5, image_size)
+        model = model_class(spec)(spec, 5, image_size)
         parameters, generator = parameters_of(model), np.random.default_rng(0)
         for name, array in parameters.items():
             parameters[name] = array + generator.normal(0, 0.1, array.shape).astype(np.float32)
@@ -136,6 +138,33 @@ def sensitive(sample, spoiled):
     converter = deploy.Converter(resolve(model), ["int8"], sample.converter.calibration)
     expected = np.asarray(model(sample.images, training=False))
     return Sample(model, sample.images, expected, converter)
+
+
+@pytest.fixture(scope="session")
+def kernel_types():
+    """Reads the type of each layer's kernel in a file."""
+
+    def read(content) -> dict[str, str]:
+        graph = read_graph(content)
+        products = [op for op in graph.operators if op.name in PRODUCTS]
+        return {graph.layer(op): graph.read(op)[1].dtype for op in products}
+
+    return read
+
+
+@pytest.fixture
+def foreign():
+    """A model of Keras' own layers."""
+    layers = keras.layers
+    features = layers.Conv2D(8, 3, activation="relu"), layers.GlobalAveragePooling2D()
+    head = layers.Dense(4, use_bias=False)
+    return keras.Sequential([keras.Input((16, 24, 3)), *features, head])
+
+
+@pytest.fixture
+def inputs(pictures):
+    """Preprocessed images of the size of most models here."""
+    return pictures(20, (16, 24))
 
 
 @pytest.fixture(scope="session")

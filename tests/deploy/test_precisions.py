@@ -23,9 +23,8 @@ def test_precisions_are_found_by_argument_and_by_name():
 
 
 def test_the_last_rule_for_an_operator_wins():
-    assert PRECISIONS["int4"].kind("FULLY_CONNECTED") == "dynamic4"
-    assert PRECISIONS["int4"].kind("CONV_2D") == "dynamic8"
-    assert PRECISIONS["int4"].kind("SOFTMAX") == "float"
+    kinds = [PRECISIONS["int4"].kind(name) for name in ("FULLY_CONNECTED", "CONV_2D", "SOFTMAX")]
+    assert kinds == ["dynamic4", "dynamic8", "float"]
     assert PRECISIONS["int16x8"].kind("RSQRT") == "float"
 
 

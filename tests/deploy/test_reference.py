@@ -12,44 +12,54 @@ import pytest
 from keras_vit._keras import keras
 from keras_vit.deploy.reference import predict
 
+# A second CPU plays the GPU: it is the default device. The model notes the device of each product.
+DEVICES = """
+import numpy as np
+import tensorflow as tf
+cpus = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+from keras_vit.deploy.reference import predict
 
-class Devices:
-    """A model that records the device of each product."""
+def model(batch, training):
+    product = tf.linalg.matmul(batch, batch, transpose_b=True)
+    print(product.device)
+    return product
 
-    def __init__(self):
-        self.found = []
+with tf.device("CPU:1"):
+    model(np.ones((2, 3), np.float32), training=False)
+    predict(model, np.ones((40, 3), np.float32), batch_size=40)
+"""
+JAX = """
+import jax
+from keras_vit.deploy.reference import full_precision
+assert jax.config.jax_default_matmul_precision is None
+with full_precision():
+    print(jax.config.jax_default_matmul_precision, jax.config.jax_default_device.platform)
+assert jax.config.jax_default_matmul_precision is None
+"""
 
-    def __call__(self, batch, training):
-        import tensorflow as tf
 
-        product = tf.linalg.matmul(batch, batch, transpose_b=True)
-        self.found.append(product.device)
-        return product
+def printed(script, **environment) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
 
 
 @pytest.mark.slow
 def test_tensorflow_computes_on_the_cpu_although_another_device_is_the_default():
-    # A second CPU plays the GPU: it is the default device.
-    script = f"""
-import tensorflow as tf
-cpus = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2)
-import sys
-sys.path.insert(0, {os.path.dirname(__file__)!r})
-import numpy as np
-from test_reference import Devices
-from keras_vit.deploy.reference import predict
-devices = Devices()
-with tf.device("CPU:1"):
-    devices(np.ones((2, 3), np.float32), training=False)
-    predict(devices, np.ones((40, 3), np.float32), batch_size=40)
-print(*devices.found)
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    first, second = done.stdout.split()[-2:]
+    first, second = printed(DEVICES)[-2:]
     assert first.endswith("CPU:1")
     assert second.endswith("CPU:0")
+
+
+@pytest.mark.slow
+def test_jax_computes_on_the_cpu_in_the_highest_precision():
+    assert printed(JAX, KERAS_BACKEND="jax", TF_USE_LEGACY_KERAS="0") == ["highest", "cpu"]
 
 
 @pytest.mark.flavours
@@ -59,21 +69,3 @@ def test_batched_scores_equal_those_of_the_model():
     images = np.random.default_rng(0).normal(0, 1, (70, 4)).astype(np.float32)
     expected = images @ np.asarray(model.get_weights()[0])
     np.testing.assert_allclose(predict(model, images), expected, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_jax_computes_on_the_cpu_in_the_highest_precision():
-    script = """
-import jax
-from keras_vit.deploy.reference import full_precision
-assert jax.config.jax_default_matmul_precision is None
-with full_precision():
-    print(jax.config.jax_default_matmul_precision, jax.config.jax_default_device.platform)
-assert jax.config.jax_default_matmul_precision is None
-"""
-    environment = {**os.environ, "KERAS_BACKEND": "jax", "TF_USE_LEGACY_KERAS": "0"}
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=environment
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["highest", "cpu"]

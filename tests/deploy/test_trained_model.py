@@ -11,7 +11,6 @@ from PIL import Image
 import keras_vit
 from keras_vit import deploy
 from keras_vit.data import digits
-from keras_vit.data.preprocessing import load
 
 
 @pytest.fixture
@@ -23,6 +22,10 @@ def with_digits(source, *parts):
     """A trained model without a model."""
     how = keras_vit.Preprocessing(16, 24)
     return deploy.TrainedModel(None, "none", source.labels, how, source, *parts, labelled=True)
+
+
+def rows(images):
+    return {image.tobytes() for image in images}
 
 
 def drawn(images, most, calibrate=32):
@@ -40,10 +43,6 @@ def test_the_allowed_number_of_images_is_chosen_and_none_twice(images, most, cou
     assert len(np.unique(chosen.reshape(count, -1), axis=0)) > 0.99 * count
 
 
-def rows(images):
-    return {image.tobytes() for image in images}
-
-
 def test_calibration_choice_and_comparison_use_different_images(images):
     calibration, choosing, compared = drawn(images, 999, 999)
     parts = [calibration, choosing.inputs, compared.inputs]
@@ -52,24 +51,16 @@ def test_calibration_choice_and_comparison_use_different_images(images):
 
 
 def test_data_sorted_by_class_gives_every_part_all_classes():
-    source = digits()
-    order = np.argsort(source.targets, kind="stable")
-    source = dataclasses.replace(
-        source, targets=source.targets[order], image=lambda i: digits_image(order[i])
+    targets = np.sort(digits().targets)
+    of_class = dataclasses.replace(
+        digits(), targets=targets, image=lambda i: np.full((8, 8, 3), 20 * targets[i], np.uint8)
     )
-    digits_image = digits().image
-    images = with_digits(source, np.arange(0, 1797, 2), np.arange(1, 1797, 2))
+    images = with_digits(of_class, np.arange(0, 1797, 2), np.arange(1, 1797, 2))
     calibration, *judged = drawn(images, 20, 20)
+    for part in (calibration, *(each.inputs for each in judged)):
+        assert {*np.rint((127.5 * part[:, 0, 0, 0] + 127.5) / 20)} == set(range(10))
     for each in judged:
-        assert (np.bincount(each.targets, minlength=10) >= 1).all()
-    calibrating = rows(calibration)
-    everything, targets = load(source, np.arange(1797), images.preprocessing)
-    found = {
-        int(t)
-        for image, t in zip(everything, targets, strict=True)
-        if image.tobytes() in calibrating
-    }
-    assert found == set(range(10))
+        assert set(each.targets) == set(range(10))
 
 
 def test_pictures_are_the_compared_images(images):
@@ -89,19 +80,16 @@ def test_a_single_training_image_is_described_as_used_twice(images):
     assert choosing.images_from == "other images of digits, which also measured the ranges"
 
 
-def test_a_run_is_compared_on_held_out_images(trained_run):
+def test_a_run_is_compared_on_held_out_images_and_may_be_resampled(trained_run):
     found = deploy.of_run(trained_run.path)
     assert not set(found.training) & set(found.held_out)
     assert len(found.training) + len(found.held_out) == len(found.source)
     described = [found.compared_from, drawn(found, 5)[1].images_from]
     assert described == ["held-out images of digits", "training images of digits"]
-
-
-def test_a_run_may_be_resampled(trained_run):
-    found = deploy.of_run(trained_run.path, image_size=(24, 16))
-    assert found.load().preprocessing == found.preprocessing
-    assert (found.preprocessing.height, found.preprocessing.width) == (24, 16)
-    assert deploy.of_run(trained_run.path).preprocessing == trained_run.model().preprocessing
+    assert found.preprocessing == trained_run.model().preprocessing
+    resampled = deploy.of_run(trained_run.path, image_size=(24, 16))
+    assert resampled.load().preprocessing == resampled.preprocessing
+    assert (resampled.preprocessing.height, resampled.preprocessing.width) == (24, 16)
 
 
 def test_pictures_for_weights_are_split_unless_there_is_only_one(fixtures, image_folder, tmp_path):
@@ -116,29 +104,26 @@ def test_pictures_for_weights_are_split_unless_there_is_only_one(fixtures, image
         deploy.of_weights(weights, data=tmp_path / "one")
 
 
-def test_weights_can_be_loaded_again(fixtures):
-    found = deploy.of_weights(str(fixtures / "vit_token.weights.npz"))
-    first, second = found.load(), found.load()
-    assert first is not second
-    for a, b in zip(first.get_weights(), second.get_weights(), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_all_but_the_label_of_one_logit_is_not_its_class(small_spec, image_folder, tmp_path):
-    model = keras_vit.ViT(small_spec, 1, (16, 24), labels=("blue",))
-    keras_vit.save_weights(model, tmp_path / "one.npz")
-    found = deploy.of_weights(str(tmp_path / "one.npz"), data=image_folder)
-    assert (found.labels, found.labelled) == (("blue",), True)
-    blue = ["blue" in found.source.ids[i] for i in found.held_out]
-    assert drawn(found, 12)[2].targets.tolist() == blue
+    def found(**labels):
+        model = keras_vit.ViT(small_spec, 1, (16, 24), **labels)
+        keras_vit.save_weights(model, tmp_path / "one.npz")
+        return deploy.of_weights(str(tmp_path / "one.npz"), data=image_folder)
+
+    named, unnamed = found(labels=("blue",)), found()
+    assert (named.labels, named.labelled) == (("blue",), True)
+    blue = ["blue" in named.source.ids[i] for i in named.held_out]
+    assert drawn(named, 12)[2].targets.tolist() == blue
     assert 0 < sum(blue) < 6
-    keras_vit.save_weights(keras_vit.ViT(small_spec, 1, (16, 24)), tmp_path / "one.npz")
-    found = deploy.of_weights(str(tmp_path / "one.npz"), data=image_folder)
-    assert (found.labels, found.labelled) == (("1",), False)
+    assert (unnamed.labels, unnamed.labelled) == (("1",), False)
 
 
-def test_without_pictures_noise_is_compared_and_not_calibrated_on(fixtures):
+def test_weights_are_loaded_twice_and_without_pictures_compared_on_noise(fixtures):
     found = deploy.of_weights(str(fixtures / "vit_token.weights.npz"))
+    first, again = found.load(), found.load()
+    assert first is not again
+    for a, b in zip(first.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
     samples = found.samples(deploy.ExportOptions(("none",), 500))
     compared = samples.compared
     assert (len(compared.inputs), compared.targets) == (16, None)

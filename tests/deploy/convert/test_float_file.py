@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -15,21 +16,22 @@ from keras_vit.deploy.graph import inference
 from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.resolve import resolve
+from keras_vit.models.pretrained import model_class
 from keras_vit.tflite.flatbuffer import read_graph
 
 # Square kernels, which a wrong order of axes does not show in their shapes.
 SPEC = keras_vit.ViTSpec(patch_size=4, hidden_dim=48, depth=3, num_heads=3, mlp_dim=48)
+variant = functools.partial(dataclasses.replace, SPEC)
+HYBRID = {"patch_size": 2, "stem": keras_vit.ResNetStem((1, 1), width=0.5), "pooling": "gap"}
 KINDS = {
     "token": SPEC,
-    "map": dataclasses.replace(SPEC, pooling="map", position_embedding="learned2d"),
-    "distilled": dataclasses.replace(SPEC, pooling="distilled"),
-    "relative": dataclasses.replace(SPEC, pooling="none", position_embedding="relative"),
-    "hybrid": dataclasses.replace(
-        SPEC, patch_size=2, stem=keras_vit.ResNetStem((1, 1), width=0.5), pooling="gap",
-        representation_dim=48,
-    ),
+    "map": variant(pooling="map", position_embedding="learned2d"),
+    "distilled": variant(pooling="distilled"),
+    "relative": variant(pooling="none", position_embedding="relative"),
+    "hybrid": variant(**HYBRID, representation_dim=48),
     "bit": keras_vit.ResNetSpec((1, 1, 1, 1)),
-}  # fmt: skip
+    "balanced": SPEC,
+}
 SLOW = {"distilled", "relative", "hybrid", "bit"}
 
 
@@ -43,30 +45,12 @@ def written(trained_like):
     """A converter with the graph of a model that resembles a trained one."""
 
     def write(spec, calibration=None, **options):
-        build = keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT
-        model = trained_like(build(spec, 10, (32, 64)))
+        model = trained_like(model_class(spec)(spec, 10, (32, 64)))
         resolved = resolve(model, GraphOptions(**options))
         name = "none" if calibration is None else "int8"
         return deploy.Converter(resolved, [name], calibration)
 
     return write
-
-
-@pytest.mark.parametrize(
-    "kind", [pytest.param(k, marks=pytest.mark.slow if k in SLOW else ()) for k in KINDS]
-)
-def test_the_file_is_the_one_that_is_converted_with_its_weights(written, kind, pictures, tmp_path):
-    made = written(KINDS[kind])
-    graph = made._graphs["plain"]
-    assert float_file.write_float_file(graph, tmp_path / "model.tflite")
-    found = tmp_path / "model.tflite"
-    expected = converted_with_weights(graph, tmp_path)
-    graph, other = read_graph(found), read_graph(expected)
-    assert described(graph) == described(other)
-    images = pictures(2, (32, 64))
-    np.testing.assert_array_equal(
-        deploy.Runner(found).predict(images), deploy.Runner(expected).predict(images)
-    )
 
 
 def converted_with_weights(graph, folder):
@@ -83,6 +67,23 @@ def described(graph):
     )
 
 
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=pytest.mark.slow if k in SLOW else ()) for k in KINDS]
+)
+def test_the_file_is_the_one_that_is_converted_with_its_weights(written, kind, pictures, tmp_path):
+    images = pictures(4, (32, 64))
+    made = written(KINDS[kind], images if kind == "balanced" else None)
+    [graph] = made._graphs.values()
+    assert ("stream/scale" in graph.weights) == (kind == "balanced")
+    found = tmp_path / "model.tflite"
+    assert float_file.write_float_file(graph, found)
+    expected = converted_with_weights(graph, tmp_path)
+    assert described(read_graph(found)) == described(read_graph(expected))
+    np.testing.assert_array_equal(
+        deploy.Runner(found).predict(images), deploy.Runner(expected).predict(images)
+    )
+
+
 def test_layers_of_ones_own_follow_the_filled_graph(trained_like, pictures, tmp_path):
     vit = trained_like(keras_vit.ViT(SPEC, 0, (32, 64)))
     model = keras.Sequential([vit, keras.layers.Dense(3, "softmax")])
@@ -94,18 +95,6 @@ def test_layers_of_ones_own_follow_the_filled_graph(trained_like, pictures, tmp_
     images = pictures(2, (32, 64))
     found = deploy.Runner(tmp_path / "model.tflite").predict(images)
     np.testing.assert_allclose(found, deploy.predict(model, images), atol=1e-6)
-
-
-def test_balanced_graphs_too(written, pictures, tmp_path):
-    images = pictures(4, (32, 64))
-    made = written(SPEC, images)
-    graph = made._graphs["balanced"]
-    assert float_file.write_float_file(graph, tmp_path / "model.tflite")
-    expected = converted_with_weights(graph, tmp_path)
-    np.testing.assert_array_equal(
-        deploy.Runner(tmp_path / "model.tflite").predict(images),
-        deploy.Runner(expected).predict(images),
-    )
 
 
 def test_a_graph_whose_kernels_the_converter_changes_is_converted_with_its_weights(
@@ -124,8 +113,8 @@ def test_a_graph_whose_kernels_the_converter_changes_is_converted_with_its_weigh
 def test_the_converter_sees_the_kernels_of_one_block(written):
     sizes = []
     for depth in (2, 8):
-        made = written(dataclasses.replace(SPEC, depth=depth))
-        graph = made._graphs["plain"]
+        made = written(variant(depth=depth))
+        [graph] = made._graphs.values()
         placeholders = float_file._placeholders(graph.weights)
         sizes.append(len(float_file._converted(graph, placeholders)))
     blocks = 6 * (4 * 48 * 48 + 2 * 48 * 48) * 4  # bytes of the kernels of six blocks

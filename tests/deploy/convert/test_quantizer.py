@@ -23,9 +23,8 @@ def test_the_private_members_were_read_in_the_installed_release():
 def test_kernels_on_disk_give_the_same_bytes(sample, monkeypatch, name):
     monkeypatch.setattr(quantizer, "_LARGE", 64)
     stored = []
-    monkeypatch.setattr(
-        StoredArrays, "clear", lambda self: stored.extend(self.values())
-    )  # which removes the kernels at the end
+    # It would remove the kernels at the end.
+    monkeypatch.setattr(StoredArrays, "clear", lambda self: stored.extend(self.values()))
     converter, precision = sample.converter, PRECISIONS[name]
     file, ranges = converter.float_file(name), None
     if precision.calibrated:
