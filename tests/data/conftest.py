@@ -10,6 +10,14 @@ from keras_vit import UsageError
 from keras_vit.data import open_source
 
 
+@pytest.fixture(scope="session")
+def photographs():
+    """Two photographs, uint8 (427, 640, 3)."""
+    from sklearn.datasets import load_sample_images
+
+    return load_sample_images().images
+
+
 @pytest.fixture
 def refused():
     """Checks that a source is refused with one line in which a pattern is found."""

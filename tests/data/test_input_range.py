@@ -56,13 +56,11 @@ def test_bright_constant_and_no_images_pass(levels):
     check_inputs(np.zeros((0, *SIZE, 3), np.float32), needed)
 
 
-@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("scaling", sorted(SCALINGS.keys() - {"0 to 255"}))
 @pytest.mark.parametrize("needed", ["-1 to 1", "ImageNet's mean 0 and deviation 1"])
 def test_images_that_were_scaled_before_are_refused(levels, needed, scaling):
+    check_inputs(normalise(np.zeros_like(levels), SCALINGS[needed]), SCALINGS[needed])
     scaled = normalise(levels, SCALINGS[scaling])
-    if scaling == "0 to 255":
-        check_inputs(normalise(np.zeros_like(levels), SCALINGS[needed]), SCALINGS[needed])
-        return
     with pytest.raises(UsageError, match="as of images that were scaled before they were preproc"):
         check_inputs(normalise(scaled, SCALINGS[needed]), SCALINGS[needed])
 

@@ -9,15 +9,8 @@ import numpy as np
 import pytest
 
 from keras_vit import UsageError
-from keras_vit.data import (
-    Source,
-    Split,
-    development_split,
-    digits,
-    split_source,
-    split_summary,
-    subset,
-)
+from keras_vit.data import Source, digits
+from keras_vit.data.split import Split, development_split, split_source, split_summary, subset
 
 
 def source(*counts, **options):
