@@ -23,9 +23,7 @@ from keras_vit.data.preprocessing import normalise, resize
 
 def test_each_channel_has_its_mean_and_scale(rng):
     image = rng.integers(0, 256, (5, 7, 3)).astype(np.uint8)
-    preprocessing = Preprocessing(
-        5, 7, mean=(123.675, 116.28, 103.53), scale=(58.395, 57.12, 57.375)
-    )
+    preprocessing = Preprocessing(5, 7, mean=MEAN, scale=(58.395, 57.12, 57.375))
     expected = (image / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
     actual = preprocess(image, preprocessing)[0]
     assert actual.dtype == np.float32
@@ -98,9 +96,8 @@ def test_accepts_one_image_a_batch_and_a_list_of_sizes(rng, small_spec):
     assert preprocess([], model).shape == (0, 16, 24, 3)
 
 
-PREPROCESSING = Preprocessing(
-    16, 24, crop=0.9, mean=(123.675, 116.28, 103.53), scale=(58.4, 57.1, 57.4)
-)
+MEAN = (123.675, 116.28, 103.53)
+PREPROCESSING = Preprocessing(16, 24, crop=0.9, mean=MEAN, scale=(58.4, 57.1, 57.4))
 
 
 def test_paths_and_pillow_images_are_decoded_as_in_training(image_folder):

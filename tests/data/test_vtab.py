@@ -24,27 +24,18 @@ def shade(i, shape=(8, 10, 3)):
 
 def clevr_objects(count, distance):
     """Objects of which the nearest is at this distance."""
-    return [
-        {
-            "color": 0, "material": 0, "shape": 0, "size": i % 2, "rotation": 0.0,
-            "3d_coords": [0, 0, 0], "pixel_coords": [300, 200, distance + i],
-        }
-        for i in range(count)
-    ]  # fmt: skip
+    other = {"color": 0, "material": 0, "shape": 0, "rotation": 0.0, "3d_coords": [0, 0, 0]}
+    places = [[300, 200, distance + i] for i in range(count)]
+    return [{"pixel_coords": each, "size": i % 2, **other} for i, each in enumerate(places)]
 
 
 def kitti_objects(*objects):
     """Objects with a type of KITTI and a distance."""
     from tensorflow_datasets.core.features import BBox
 
-    return [
-        {
-            "type": kind, "truncated": 0, "occluded": 0, "alpha": 0, "rotation_y": 0,
-            "bbox": BBox(0.0, 0.0, 1.0, 1.0),
-            "dimensions": [1, 1, 1], "location": [5, 1, distance],
-        }
-        for kind, distance in objects
-    ]  # fmt: skip
+    other = dict.fromkeys(("truncated", "occluded", "alpha", "rotation_y"), 0)
+    other |= {"bbox": BBox(0.0, 0.0, 1.0, 1.0), "dimensions": [1, 1, 1]}
+    return [{"type": kind, "location": [5, 1, distance], **other} for kind, distance in objects]
 
 
 @pytest.fixture(autouse=True)
