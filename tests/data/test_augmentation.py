@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from PIL import Image, ImageEnhance, ImageFilter, ImageOps
+import tensorflow as tf
+from PIL import Image, ImageEnhance, ImageOps
 
 from keras_vit import Preprocessing, UsageError
-
-tf = pytest.importorskip("tensorflow", reason="TensorFlow reads the images")
-from keras_vit.data import colour, geometry, mixing, randaugment  # noqa: E402
-from keras_vit.data.augmentation import AUGMENTATIONS  # noqa: E402
-from keras_vit.data.colour import color_jitter, three_augment  # noqa: E402
+from keras_vit.data import AUGMENTATIONS, colour, geometry, mixing, randaugment
 
 
 @pytest.fixture(params=["smooth", "noise", "dark", "flat"])
@@ -82,29 +79,30 @@ def test_the_blur_is_a_gaussian(image, radius):
     expected = np.pad(image.astype(float), ((9, 9), (9, 9), (0, 0)), mode="edge")
     for axis in (0, 1):
         expected = np.apply_along_axis(np.convolve, axis, expected, weights, "valid")
+    assert (actual.dtype, actual.shape) == (np.uint8, expected.shape)
     assert np.abs(actual - expected).max() <= 1.5
-    # Pillow approximates the Gaussian by boxes.
-    pillows = Image.fromarray(image).filter(ImageFilter.GaussianBlur(radius))
-    assert differences(actual, pillows).mean() < 4
 
 
 def test_geometric_operations_are_pillows_affine_transforms(rng):
     rows, columns = np.mgrid[:48, :64]
     image = np.stack([rows * 5, columns * 3, rows + columns], -1).astype(np.uint8)
+    picture = Image.fromarray(image)
+    how = {"resample": Image.Resampling.NEAREST, "fillcolor": (128,) * 3}
+
+    def affine(*matrix):
+        return picture.transform((64, 48), Image.Transform.AFFINE, matrix, **how)
+
     expected = {
-        "Rotate": lambda sign: Image.fromarray(image).rotate(
-            sign * 30, Image.Resampling.NEAREST, fillcolor=(128,) * 3
-        ),
-        "ShearX": lambda sign: affine(image, (1, sign * 0.3, 0, 0, 1, 0)),
-        "ShearY": lambda sign: affine(image, (1, 0, 0, sign * 0.3, 1, 0)),
-        "TranslateX": lambda sign: affine(image, (1, 0, sign * 100 * 64 / 224, 0, 1, 0)),
-        "TranslateY": lambda sign: affine(image, (1, 0, 0, 0, 1, sign * 100 * 48 / 224)),
+        "Rotate": lambda sign: picture.rotate(sign * 30, **how),
+        "ShearX": lambda sign: affine(1, sign * 0.3, 0, 0, 1, 0),
+        "ShearY": lambda sign: affine(1, 0, 0, sign * 0.3, 1, 0),
+        "TranslateX": lambda sign: affine(1, 0, sign * 100 * 64 / 224, 0, 1, 0),
+        "TranslateY": lambda sign: affine(1, 0, 0, 0, 1, sign * 100 * 48 / 224),
     }
     for name, transform in expected.items():
         signs = set()
         for seed in range(8):
-            operation = randaugment.OPERATIONS[name]
-            actual = operation(tf.constant(image), 1.0, tf.constant([seed, 1]))
+            actual = randaugment.OPERATIONS[name](tf.constant(image), 1.0, tf.constant([seed, 1]))
             # Rounding to the nearest pixel may differ by one pixel at some places.
             close = [(differences(actual, transform(sign)) <= 6).mean() for sign in (1, -1)]
             assert max(close) > 0.94, (name, close)
@@ -112,47 +110,37 @@ def test_geometric_operations_are_pillows_affine_transforms(rng):
         assert signs == {0, 1}, name
 
 
-def affine(image, matrix):
-    return Image.fromarray(image).transform(
-        image.shape[1::-1], Image.Transform.AFFINE, matrix, Image.Resampling.NEAREST,
-        fillcolor=(128,) * 3,
-    )  # fmt: skip
-
-
-def test_randaugment_has_the_published_operations_and_levels():
-    assert list(randaugment.OPERATIONS) == [
-        "AutoContrast", "Equalize", "Invert", "Rotate", "Posterize", "Solarize", "Color",
-        "Contrast", "Brightness", "Sharpness", "ShearX", "ShearY", "TranslateX", "TranslateY",
-        "Cutout", "SolarizeAdd",
-    ]  # fmt: skip
-    image = tf.constant(np.random.default_rng(0).integers(0, 256, (224, 224, 3)).astype(np.uint8))
-    seed = tf.constant([1, 2])
+def test_randaugment_has_the_published_levels(rng):
+    image = rng.integers(0, 256, (224, 224, 3)).astype(np.uint8)
 
     def apply(name, level):
-        return np.asarray(randaugment.OPERATIONS[name](image, level, seed))
+        operation = randaugment.OPERATIONS[name]
+        return np.asarray(operation(tf.constant(image), level, tf.constant([1, 2])))
 
     # At magnitude 10: half of the bits, no solarisation, factor 1.9, +110, a square of 80.
-    np.testing.assert_array_equal(apply("Posterize", 1.0), np.asarray(image) & 0xF0)
-    np.testing.assert_array_equal(apply("Solarize", 1.0), image)
-    np.testing.assert_array_equal(apply("Solarize", 0.0), 255 - np.asarray(image))
-    np.testing.assert_array_equal(apply("Brightness", 1.0), colour.brightness(image, 1.9))
-    np.testing.assert_array_equal(apply("SolarizeAdd", 1.0), colour.solarize_add(image, 110))
-    np.testing.assert_array_equal(apply("Posterize", 0.0), 0 * np.asarray(image))
+    for name, level, expected in (
+        ("Posterize", 1.0, image & 0xF0),
+        ("Posterize", 0.0, 0 * image),
+        ("Solarize", 1.0, image),
+        ("Solarize", 0.0, 255 - image),
+        ("Brightness", 1.0, colour.brightness(image, 1.9)),
+        ("SolarizeAdd", 1.0, colour.solarize_add(image, 110)),
+    ):
+        np.testing.assert_array_equal(apply(name, level), expected, name)
     grey = (apply("Cutout", 1.0) == 128).all(-1)
     assert grey.any(0).sum() <= 80 >= grey.any(1).sum()
     assert grey.sum() > 40 * 40  # at least a quarter remains inside
 
 
-def test_randaugment_draws_all_operations_equally_often(monkeypatch):
-    count = len(randaugment.OPERATIONS)
+def test_randaugment_draws_all_16_operations_equally_often(monkeypatch):
     for number, name in enumerate(list(randaugment.OPERATIONS)):
         constant = lambda x, level, seed, n=number, **_: tf.ones_like(x) * n  # noqa: E731
         monkeypatch.setitem(randaugment.OPERATIONS, name, constant)
     image = tf.zeros((1, 1, 3), tf.uint8)
-    seeds = tf.data.Dataset.range(1600).map(
+    drawn = tf.data.Dataset.range(1600).map(
         lambda i: randaugment.rand_augment(image, tf.stack([i, 0]), 1, 10)[0, 0, 0]
     )
-    drawn = np.bincount(list(seeds.as_numpy_iterator()), minlength=count)
+    drawn = np.bincount(list(drawn.as_numpy_iterator()), minlength=16)
     assert drawn.min() > 60  # of 100 expected
     assert drawn.max() < 140
 
@@ -177,15 +165,10 @@ def test_deits_randaugment_has_no_cutout_and_moves_by_a_tenth(monkeypatch):
 
 
 def test_three_augment_makes_one_of_three_changes(image):
-    results, expected = (
-        [],
-        [
-            colour.grey(tf.constant(image)),
-            colour.solarize(tf.constant(image)),
-        ],
-    )
+    results, image = [], tf.constant(image)
+    expected = colour.grey(image), colour.solarize(image)
     for seed in range(30):
-        result = np.asarray(three_augment(tf.constant(image), tf.constant([seed, 0]), 0.0))
+        result = np.asarray(colour.three_augment(image, tf.constant([seed, 0]), 0.0))
         matches = [differences(result, each).max() <= 1 for each in expected]
         results.append(matches.index(True) if any(matches) else 2)
     if len(np.unique(image)) > 40:  # the changes can be told apart
@@ -194,7 +177,8 @@ def test_three_augment_makes_one_of_three_changes(image):
 
 def test_the_colour_jitter_stays_in_its_range():
     image = tf.fill((4, 4, 3), tf.constant(100, tf.uint8))  # contrast and saturation do nothing
-    levels = [int(color_jitter(image, tf.constant([seed, 3]), 0.3)[0, 0, 0]) for seed in range(40)]
+    jittered = [colour.color_jitter(image, tf.constant([seed, 3]), 0.3) for seed in range(40)]
+    levels = [int(each[0, 0, 0]) for each in jittered]
     assert 68 <= min(levels) < 80
     assert 120 < max(levels) <= 130
 
@@ -202,24 +186,22 @@ def test_the_colour_jitter_stays_in_its_range():
 def test_the_inception_crop_has_the_published_areas_and_aspects():
     rows, columns = np.mgrid[:200, :256]
     pixels = tf.constant(np.stack([rows, columns, 0 * rows], -1).astype(np.uint8))
+    boxes = []
+
+    def part(box, size):
+        boxes.append(np.asarray(box))
+        return pixels
+
+    picture = geometry.Picture(tf.constant([200, 256]), lambda: pixels, part)
     for smallest in (0.05, 0.5):
-        areas, aspects = [], []
+        boxes.clear()
         for seed in range(200):
-            boxes = []
-
-            def part(box, size, boxes=boxes):
-                boxes.append(box)
-                return pixels
-
-            picture = geometry.Picture(tf.constant([200, 256]), lambda: pixels, part)
             geometry.cropped(picture, Preprocessing(8, 8), tf.constant([seed, 5]), smallest)
-            top, left, height, width = np.asarray(boxes[0])
-            assert top >= 0 <= left
-            assert top + height <= 200
-            assert left + width <= 256
-            areas.append(height * width / (200 * 256))
-            aspects.append(width / height)
-        areas, aspects = np.array(areas), np.array(aspects)
+        top, left, height, width = np.transpose(boxes)
+        assert min(*top, *left) >= 0
+        assert max(top + height) <= 200
+        assert max(left + width) <= 256
+        areas, aspects = height * width / (200 * 256), width / height
         whole = areas == 1  # no box was found
         assert areas.min() >= smallest * 0.95
         assert areas.min() < smallest * 1.4
@@ -239,8 +221,7 @@ def test_a_part_of_the_larger_picture_is_taken_at_every_place_equally_often(rng)
         )
         found = [
             (top, left)
-            for top in range(5)
-            for left in range(5)
+            for top, left in np.ndindex(5, 5)
             if np.array_equal(larger[top : top + 24, left : left + 24], part)
         ]
         places += found
@@ -248,23 +229,6 @@ def test_a_part_of_the_larger_picture_is_taken_at_every_place_equally_often(rng)
     counts = np.unique(places, axis=0, return_counts=True)[1]
     assert len(counts) == 25
     assert 5 <= counts.min() <= counts.max() <= 40  # 20 expected, deviation 4.4
-
-
-def test_shift_moves_a_dot_within_its_range():
-    image = np.zeros((64, 64, 3), np.uint8)
-    image[30:34, 30:34] = 255
-    centres = []
-    for seed in range(60):
-        shifted = geometry.shifted(
-            tf.constant(image), Preprocessing(64, 64), tf.constant([seed, 0])
-        )
-        levels = np.asarray(shifted)[..., 0].astype(float)
-        assert levels.sum() > 0.7 * image[..., 0].sum()
-        centres.append([(levels.sum(1) @ range(64)), (levels.sum(0) @ range(64))] / levels.sum())
-    offsets = np.array(centres) - 31.5
-    assert np.abs(offsets).max() <= 0.12 * 64 / 0.9 + 0.5
-    assert (np.abs(offsets).max(0) > 5).all()
-    assert np.abs(offsets.mean(0)).max() < 2
 
 
 @pytest.mark.parametrize("size", [(8, 8), (12, 20)])
@@ -281,11 +245,8 @@ def test_shift_gives_the_same_pixels_as_pillow(rng, size):
         expected = Image.fromarray(pixels).transform(
             size[::-1], Image.Transform.AFFINE, (a, b, c, d, e, f), Image.Resampling.BILINEAR
         )
-        shifted = geometry.shifted(
-            tf.constant(pixels), Preprocessing(*size), tf.constant([seed, 0])
-        )
-        difference = np.abs(np.asarray(shifted, int) - np.asarray(expected, int))
-        assert difference.max() <= 1
+        shifted = geometry.shifted(tf.constant(pixels), Preprocessing(*size), (seed, 0))
+        assert differences(shifted, expected).max() <= 1
 
 
 @pytest.fixture
@@ -294,30 +255,24 @@ def batch(rng):
     return tf.constant(images), tf.one_hot([0, 1, 2, 3, 1], 4)
 
 
-def test_targets_that_cannot_be_mixed_are_refused(batch):
-    images, targets = batch
-    with pytest.raises(UsageError, match="must be float32.* Received: int64"):
-        mixing.mix(images, tf.argmax(targets, -1), [0, 0], mixup=0.2, cutmix=0.0)
-
-
 def test_mixup_blends_each_image_with_the_one_before_it(batch):
-    images, targets = batch
+    pixels, rows = (np.asarray(each, np.float32) for each in batch)
     weights = []
     for seed in range(100):
-        mixed, labels = mixing.mix(images, targets, [seed, 0], mixup=0.2, cutmix=0.0)
+        mixed, labels = mixing.mix(*batch, [seed, 0], mixup=0.2, cutmix=0.0)
         assert mixed.dtype == labels.dtype == tf.float32
         weight = float(labels[0, 1])
-        pixels = np.asarray(images, np.float32)
-        np.testing.assert_allclose(
-            mixed, weight * pixels[1:] + (1 - weight) * pixels[:-1], rtol=0, atol=1e-3
-        )
-        expected = weight * np.asarray(targets)[1:] + (1 - weight) * np.asarray(targets)[:-1]
+        expected = weight * pixels[1:] + (1 - weight) * pixels[:-1]
+        np.testing.assert_allclose(mixed, expected, rtol=0, atol=1e-3)
+        expected = weight * rows[1:] + (1 - weight) * rows[:-1]
         np.testing.assert_allclose(labels, expected, atol=1e-6)
         weights.append(weight)
     draws = np.random.default_rng(0).beta(0.2, 0.2, 100_000)
     expected = np.maximum(draws, 1 - draws)
     assert min(weights) >= 0.5
     assert abs(np.mean(weights) - expected.mean()) < 0.05
+    with pytest.raises(UsageError, match="must be float32.* Received: int64"):
+        mixing.mix(batch[0], tf.argmax(rows, -1), [0, 0], mixup=0.2, cutmix=0.0)
 
 
 def test_cutmix_replaces_a_box_and_weights_the_targets_by_its_area(batch):
@@ -326,14 +281,12 @@ def test_cutmix_replaces_a_box_and_weights_the_targets_by_its_area(batch):
     mix = tf.function(lambda seed: mixing.mix(images, targets, seed, mixup=0.0, cutmix=1.0))
     for seed in range(200):
         mixed, labels = mix(tf.constant([seed, 0]))
-        is_partner = (np.asarray(mixed) == pixels[:-1]).all(-1) & (pixels[:-1] != pixels[1:]).any(
-            -1
-        )
         is_own = (np.asarray(mixed) == pixels[1:]).all(-1)
+        is_partner = (np.asarray(mixed) == pixels[:-1]).all(-1) & (pixels[:-1] != pixels[1:]).any(3)
         assert (is_partner | is_own).all()
-        area = is_partner.any(0).mean()
-        rows, columns = is_partner.any(0).any(1), is_partner.any(0).any(0)
-        assert is_partner.any(0).sum() == rows.sum() * columns.sum()  # a box
+        box = is_partner.any(0)
+        area = box.mean()
+        assert box.sum() == box.any(1).sum() * box.any(0).sum()
         np.testing.assert_allclose(labels[0], [area, 1 - area, 0, 0], atol=1e-6)
         areas.append(area)
     assert np.max(areas) > 0.6
@@ -341,12 +294,8 @@ def test_cutmix_replaces_a_box_and_weights_the_targets_by_its_area(batch):
 
 
 def test_both_mixes_switch_between_batches(batch):
-    images, targets = batch
-    fractions = [
-        (np.asarray(mixing.mix(images, targets, [seed, 0], 0.8, 1.0)[0]) % 1 != 0).mean()
-        for seed in range(40)
-    ]
-    cut = np.mean(np.array(fractions) == 0)
+    mixed = [np.asarray(mixing.mix(*batch, [seed, 0], 0.8, 1.0)[0]) for seed in range(40)]
+    cut = np.mean([(levels % 1 == 0).all() for levels in mixed])
     assert 0.25 < cut < 0.75
 
 

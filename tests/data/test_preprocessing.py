@@ -9,45 +9,26 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
 
 import keras_vit
 from keras_vit import Preprocessing, UsageError
 from keras_vit._keras import keras
 from keras_vit.cli.predict import Predictor, print_predictions
-from keras_vit.data import (
-    preprocess,
-    preprocess_image,
-)
+from keras_vit.data import preprocess, preprocess_image
 from keras_vit.data.decoding import decode_image
 from keras_vit.data.preprocessing import normalise, resize
 
 
-def test_values_are_scaled_to_minus_one_and_one():
-    image = np.zeros((2, 2, 3), np.uint8)
-    image[0] = 255
-    actual = preprocess(image, Preprocessing(2, 2))
-    assert (actual.shape, actual.dtype) == ((1, 2, 2, 3), np.float32)
-    assert (actual[0, 0] == 1).all()
-    assert (actual[0, 1] == -1).all()
-
-
 def test_each_channel_has_its_mean_and_scale(rng):
     image = rng.integers(0, 256, (5, 7, 3)).astype(np.uint8)
-    preprocessing = Preprocessing(
-        5, 7, mean=(123.675, 116.28, 103.53), scale=(58.395, 57.12, 57.375)
-    )
-    expected = np.empty((5, 7, 3))
-    expected[..., 0] = (image[..., 0] / 255 - 0.485) / 0.229
-    expected[..., 1] = (image[..., 1] / 255 - 0.456) / 0.224
-    expected[..., 2] = (image[..., 2] / 255 - 0.406) / 0.225
+    preprocessing = Preprocessing(5, 7, mean=MEAN, scale=(58.395, 57.12, 57.375))
+    expected = (image / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
     actual = preprocess(image, preprocessing)[0]
     assert actual.dtype == np.float32
     np.testing.assert_allclose(actual, expected, atol=1e-6)
-
-
-def test_one_number_means_three_equal_ones(rng):
-    image = rng.integers(0, 256, (9, 7, 3)).astype(np.uint8)
+    # One number is three equal ones.
     three = Preprocessing(5, 7, mean=(127.5,) * 3, scale=127.5)
     np.testing.assert_array_equal(preprocess(image, three), preprocess(image, Preprocessing(5, 7)))
 
@@ -57,6 +38,10 @@ def test_a_model_of_one_channel_gets_the_luma_of_pillow(rng):
     inputs = preprocess(image, Preprocessing(40, 30, mean=0, scale=1, channels=1))
     assert (inputs.shape, inputs.dtype) == ((1, 40, 30, 1), np.float32)
     np.testing.assert_array_equal(inputs[0, ..., 0], Image.fromarray(image).convert("L"))
+    # It is resized in colour before.
+    small = resize(Image.fromarray(image), Preprocessing(16, 24)).convert("L")
+    inputs = preprocess(image, Preprocessing(16, 24, mean=0, scale=1, channels=1))
+    np.testing.assert_array_equal(inputs[0, ..., 0], small)
     # RGB whose channels are equal is that grey, and so are pixels that are grey already.
     greys = np.arange(256, dtype=np.uint8)[:, None, None]
     levels = Preprocessing(256, 1, channels=1)
@@ -65,31 +50,22 @@ def test_a_model_of_one_channel_gets_the_luma_of_pillow(rng):
     np.testing.assert_array_equal(normalise(greys, levels), expected)
 
 
-def test_pictures_are_resized_in_colour_before_they_become_grey(rng):
-    image = rng.integers(0, 256, (60, 50, 3)).astype(np.uint8)
-    small = resize(Image.fromarray(image), Preprocessing(16, 24))
-    inputs = preprocess(image, Preprocessing(16, 24, mean=0, scale=1, channels=1))
-    np.testing.assert_array_equal(inputs[0, ..., 0], small.convert("L"))
-
-
-def test_a_model_of_other_channels_than_pictures_have_is_refused():
+def test_other_objects_than_models_for_pictures_are_refused():
     model = keras_vit.ViT_Pico4(2, in_channels=4)
     with pytest.raises(UsageError, match="1 channel .grey. or 3 .RGB.*ViT-Pico_4 with in_chann"):
         preprocess(np.zeros((4, 4, 3), np.uint8), model)
+    with pytest.raises(UsageError, match="expected a keras_vit model.*Received: str"):
+        preprocess(np.zeros((4, 4, 3), np.uint8), "ViT-B_16")
 
 
-def test_channels_survive_json():
-    preprocessing = Preprocessing(5, 7, mean=[1, 2.5, 3], scale=(4, 5, 6))
+def test_channels_survive_json_and_a_saved_model(small_spec, tmp_path):
+    preprocessing = Preprocessing(16, 24, mean=[1, 2.5, 3], scale=(4, 5, 6))
     assert (preprocessing.mean, preprocessing.scale) == ((1, 2.5, 3), (4, 5, 6))
     fields = preprocessing.to_dict()
     assert fields == json.loads(json.dumps(fields))
     again = Preprocessing.from_dict(fields)
     assert again == preprocessing
     assert hash(again) == hash(preprocessing)
-
-
-def test_channels_survive_a_saved_model(small_spec, tmp_path):
-    preprocessing = Preprocessing(16, 24, mean=(1.0, 2.5, 3.0), scale=(4.0, 5.0, 6.0))
     keras_vit.ViT(small_spec, 2, (16, 24), preprocessing=preprocessing).save(tmp_path / "m.keras")
     assert keras.models.load_model(tmp_path / "m.keras").preprocessing == preprocessing
 
@@ -113,45 +89,25 @@ def test_invalid_means_and_scales_are_refused(change, message):
 def test_accepts_one_image_a_batch_and_a_list_of_sizes(rng, small_spec):
     model = keras_vit.ViT(small_spec, 2, (16, 24))
     image = rng.integers(0, 255, (50, 40, 3)).astype(np.uint8)
-    one = keras_vit.preprocess(image, model)
+    one = preprocess(image, model)
     assert one.shape == (1, 16, 24, 3)
-    np.testing.assert_array_equal(keras_vit.preprocess(np.stack([image] * 2), model)[1], one[0])
-    mixed = keras_vit.preprocess([image, image[:20]], model)
-    assert mixed.shape == (2, 16, 24, 3)
-    assert keras_vit.preprocess([], model).shape == (0, 16, 24, 3)
+    np.testing.assert_array_equal(preprocess(np.stack([image] * 2), model)[1], one[0])
+    assert preprocess([image, image[:20]], model).shape == (2, 16, 24, 3)
+    assert preprocess([], model).shape == (0, 16, 24, 3)
 
 
-PREPROCESSING = Preprocessing(
-    16, 24, crop=0.9, mean=(123.675, 116.28, 103.53), scale=(58.4, 57.1, 57.4)
-)
+MEAN = (123.675, 116.28, 103.53)
+PREPROCESSING = Preprocessing(16, 24, crop=0.9, mean=MEAN, scale=(58.4, 57.1, 57.4))
 
 
-@pytest.fixture
-def files(tmp_path, rng):
-    """Pictures of several formats and sizes, one of them with EXIF rotation."""
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    paths = [tmp_path / name for name in ("a.jpg", "b.png", "c.webp", "d.gif", "e.bmp", "f.tif")]
-    for i, path in enumerate(paths):
-        image = Image.fromarray(rng.integers(0, 256, (20 + i, 40 - i, 3)).astype(np.uint8))
-        image.save(path, **({"exif": exif} if path.suffix in (".jpg", ".tif") else {}))
-    return paths
-
-
-def test_paths_and_pillow_images_are_decoded_as_in_training(files):
-    expected = np.stack([preprocess_image(decode_image(path), PREPROCESSING) for path in files])
-    assert decode_image(files[0]).shape == (40, 20, 3)  # turned
-    for images in (
-        files,
-        [str(path) for path in files],
-        np.array([str(path) for path in files]),
-        (path for path in files),
-        [Image.open(path) for path in files],
-        [decode_image(path) for path in files],
-        [files[0], Image.open(files[1]), *(decode_image(path) for path in files[2:])],
-    ):
+def test_paths_and_pillow_images_are_decoded_as_in_training(image_folder):
+    files = sorted(image_folder.rglob("*.*"))
+    names, opened, decoded = ([*map(f, files)] for f in (str, Image.open, decode_image))
+    expected = np.stack([preprocess_image(pixels, PREPROCESSING) for pixels in decoded])
+    mixed = [files[0], names[1], opened[2], *decoded[3:]]
+    for images in (files, names, np.array(names), iter(files), opened, decoded, mixed):
         np.testing.assert_array_equal(preprocess(images, PREPROCESSING), expected)
-    for one in (files[0], str(files[0]), Image.open(files[0])):
+    for one in (files[0], names[0], opened[0]):
         np.testing.assert_array_equal(preprocess(one, PREPROCESSING), expected[:1])
 
 
@@ -173,31 +129,17 @@ def test_numbers_of_any_type_are_rounded_levels(rng):
     for kind in (np.int64, np.int32, np.uint16, np.float16, np.float32, np.float64):
         np.testing.assert_array_equal(preprocess(levels.astype(kind), PREPROCESSING), expected)
     halves = np.full((4, 4, 3), 2.5, np.float32)  # to the even level
-    black = np.full((4, 4, 3), 0.0)
-    for pixels, level in ((halves, 2), (halves + 1, 4), (black, 0)):
-        want = preprocess(np.full((4, 4, 3), level, np.uint8), PREPROCESSING)
-        np.testing.assert_array_equal(preprocess(pixels, PREPROCESSING), want)
-
-
-class TorchTensor:
-    """Behaves like a torch.Tensor on a GPU with gradients, which has no `__array__`."""
-
-    def __init__(self, values):
-        self.values = values
-
-    def detach(self):
-        return self
-
-    def cpu(self):
-        return self.values
+    for pixels, level in ((halves, 2), (halves + 1, 4), (0 * halves, 0)):
+        expected = preprocess(np.full((4, 4, 3), level, np.uint8), PREPROCESSING)
+        np.testing.assert_array_equal(preprocess(pixels, PREPROCESSING), expected)
 
 
 def test_accepts_tensors_of_any_library(rng):
-    import tensorflow as tf
-
     pixels = rng.integers(0, 256, (2, 20, 30, 3)).astype(np.uint8)
     expected = preprocess(pixels, PREPROCESSING)
-    for batch in (tf.constant(pixels), TorchTensor(pixels), keras.ops.array(pixels)):
+    # torch's tensors on a GPU with gradients have no `__array__`.
+    of_torch = SimpleNamespace(detach=lambda: SimpleNamespace(cpu=lambda: pixels))
+    for batch in (tf.constant(pixels), of_torch, keras.ops.array(pixels)):
         actual = preprocess(batch, PREPROCESSING)
         assert isinstance(actual, np.ndarray)
         np.testing.assert_array_equal(actual, expected)
@@ -218,10 +160,7 @@ def test_accepts_tensors_of_any_library(rng):
         (np.zeros((60, 28, 28), np.uint8), r"a batch of grey images needs them too"),
         (np.zeros((4, 0, 3), np.uint8), r"expected an image with pixels. .* \(4, 0, 3\)"),
         (np.zeros((1, 1, 4, 4, 3), np.uint8), r"\(1, 1, 4, 4, 3\)"),
-        (
-            [np.zeros((1, 4, 4, 3), np.uint8)],
-            r"expected a list of single images. .* \(1, 4, 4, 3\)",
-        ),
+        ([np.zeros((1, 4, 4, 3), np.uint8)], r"expected a list of single .* \(1, 4, 4, 3\)"),
         ({"images": 3}, "a list of these. Received: dict"),
         (b"\xff\xd8\xff", "Received: bytes"),
         (7, "Received: int"),
@@ -254,11 +193,6 @@ def test_only_one_picture_of_many_is_in_memory_at_its_own_size(tmp_path):
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < 6 * 1000 * 1000 * 3
-
-
-def test_a_model_is_needed():
-    with pytest.raises(UsageError, match="expected a keras_vit model.*Received: str"):
-        preprocess(np.zeros((4, 4, 3), np.uint8), "ViT-B_16")
 
 
 def test_a_truncated_file_is_named_also_as_a_pillow_image(tmp_path, rng):

@@ -15,20 +15,9 @@ import pytest
 from PIL import Image
 
 import keras_vit
-from keras_vit import Preprocessing, UsageError, runs
+from keras_vit import Preprocessing, UsageError, data, runs
 from keras_vit._errors import shown
-from keras_vit.data import (
-    development_split,
-    evaluation_batches,
-    open_source,
-    records,
-    skipped_summary,
-    source_name,
-    split_source,
-    split_summary,
-    subset,
-    training_batches,
-)
+from keras_vit.data import open_source, records, skipped_summary, split_source
 from keras_vit.data.preprocessing import resize
 from keras_vit.data.reading import naming_unreadable
 from keras_vit.weights.cache import cache_folder
@@ -46,7 +35,7 @@ def pictures(rng, count):
         yield stream.getvalue()
 
 
-def example(content, labels, texts):
+def example(content, labels, texts=()):
     def strings(values):
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
 
@@ -58,23 +47,37 @@ def example(content, labels, texts):
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
 
+def write(file, *contents):
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        for content in contents:
+            writer.write(content)
+
+
+def sizes(source):
+    return {name: len(indices) for name, indices in source.splits.items()}
+
+
+@pytest.fixture
+def labelled(tmp_path, rng):
+    """Writes a file of pictures with these classes and their names; returns what opens it."""
+
+    def write_labelled(classes, texts=None):
+        texts = texts or [[]] * len(classes)
+        write(tmp_path / "a.tfrecord", *map(example, pictures(rng, len(classes)), classes, texts))
+        return f"tfrecords:{tmp_path}"
+
+    return write_labelled
+
+
 @pytest.fixture
 def imagenet(tmp_path, rng):
     """Two training shards and one of validation; the labels begin with 1, as ImageNet's do."""
     shards = {"train-00000-of-00002": 7, "train-00001-of-00002": 5, "validation-00000-of-00001": 4}
     for name, count in shards.items():
-        with tf.io.TFRecordWriter(str(tmp_path / name)) as writer:
-            for i, content in enumerate(pictures(rng, count)):
-                writer.write(example(content, [1 + i % 2], [("tench", "goldfish")[i % 2]]))
+        classes = [([1], ["tench"]), ([2], ["goldfish"])]
+        contents = enumerate(pictures(rng, count))
+        write(tmp_path / name, *(example(content, *classes[i % 2]) for i, content in contents))
     return tmp_path
-
-
-def expected_images(folder, names):
-    for name in names:
-        for record in tf.data.TFRecordDataset(str(folder / name)).as_numpy_iterator():
-            features = tf.train.Example.FromString(record).features.feature
-            content = features["image/encoded"].bytes_list.value[0]
-            yield np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
 
 
 @pytest.mark.slow
@@ -82,19 +85,17 @@ def test_imagenets_layout_is_read(imagenet):
     source = open_source(f"tfrecords:{imagenet}")
     assert source.labels == ("tench", "goldfish")
     assert source.counts == {"tench": 9, "goldfish": 7}
-    assert {name: len(part) for name, part in source.splits.items()} == {
-        "train": 12, "validation": 4,
-    }  # fmt: skip
+    assert sizes(source) == {"train": 12, "validation": 4}
     assert source.ids[7] == "train-00001-of-00002#0"
-    assert source.states[7].tolist() == [
-        (status := (imagenet / "train-00001-of-00002").stat()).st_size, status.st_mtime_ns,
-    ]  # fmt: skip
-    images = list(expected_images(imagenet, sorted(p.name for p in imagenet.iterdir())))
+    status = (imagenet / "train-00001-of-00002").stat()
+    assert source.states[7].tolist() == [status.st_size, status.st_mtime_ns]
     preprocessing = Preprocessing(16, 24)
-    batches = list(evaluation_batches(source, np.arange(16), preprocessing, 5))
-    pixels = np.concatenate([np.asarray(batch) for batch, _ in batches])
-    targets = np.concatenate([np.asarray(classes) for _, classes in batches])
-    for i, image in enumerate(images):
+    batches = list(data.evaluation_batches(source, np.arange(16), preprocessing, 5))
+    pixels, targets = map(np.concatenate, zip(*batches, strict=True))
+    same_rng = np.random.default_rng(0)
+    contents = [content for count in (7, 5, 4) for content in pictures(same_rng, count)]
+    for i, content in enumerate(contents):
+        image = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
         np.testing.assert_array_equal(source.image(i), image)
         np.testing.assert_array_equal(pixels[i], resize(Image.fromarray(image), preprocessing))
     np.testing.assert_array_equal(targets, source.targets)
@@ -102,94 +103,68 @@ def test_imagenets_layout_is_read(imagenet):
     assert [len(split.train), len(split.held_out)] == [12, 4]
     again = open_source(source.locator)
     assert (again.ids, again.labels) == (source.ids, source.labels)
-    assert source_name(source.locator) == imagenet.name
+    assert data.source_name(source.locator) == imagenet.name
 
 
-def test_training_reads_single_records_at_their_position(imagenet):
-    source = open_source(f"tfrecords:{imagenet}")
-    settings = {"augment": "crop_flip", "seed": 1}
-    whole = list(training_batches(source, np.arange(12), Preprocessing(8, 8), 4, 6, **settings))
-    rest = training_batches(
-        source, np.arange(12), Preprocessing(8, 8), 4, 2, first_step=4, **settings
-    )
-    for (images, classes), (again, same) in zip(whole[4:], rest, strict=True):
-        np.testing.assert_array_equal(images, again)
-        np.testing.assert_array_equal(classes, same)
-
-
-def test_files_are_scanned_once(imagenet, monkeypatch):
+def test_files_are_scanned_once(imagenet, monkeypatch, rng):
     before = open_source(f"tfrecords:{imagenet}")
     monkeypatch.setattr(records, "_records", None)
     again = open_source(f"tfrecords:{imagenet}")
     assert (again.ids, again.labels) == (before.ids, before.labels)
     np.testing.assert_array_equal(again.targets, before.targets)
     monkeypatch.undo()
-    with tf.io.TFRecordWriter(str(imagenet / "train-00001-of-00002")) as writer:
-        writer.write(example(next(pictures(np.random.default_rng(5), 1)), [2], ["goldfish"]))
+    write(imagenet / "train-00001-of-00002", example(next(pictures(rng, 1)), [2], ["goldfish"]))
     assert len(open_source(f"tfrecords:{imagenet}")) == 12
 
 
-def test_damaged_files_and_pictures_are_named(imagenet):
+def test_damaged_files_and_pictures_are_named(imagenet, refused, rng):
     file = imagenet / "train-00000-of-00002"
     content = bytearray(file.read_bytes())
     content[400] ^= 1
     file.write_bytes(content)
-    with pytest.raises(UsageError, match="00000-of-00002: expected an uncompressed TFRecord file"):
-        open_source(f"tfrecords:{imagenet}")
+    refused(f"tfrecords:{imagenet}", "00000-of-00002: expected an uncompressed TFRecord file")
     file.write_bytes(content[:300])
-    with pytest.raises(UsageError, match="a damaged record before byte 300"):
-        open_source(f"tfrecords:{imagenet}")
-    with tf.io.TFRecordWriter(str(file)) as writer:
-        writer.write(example(b"no picture", [1], ["tench"]))
-        writer.write(example(next(pictures(np.random.default_rng(5), 1)), [1], ["tench"]))
-    source = open_source(f"tfrecords:{imagenet}")
-    assert skipped_summary(source) == [f"{file.name}#0: not a picture that can be read"]
-    with tf.io.TFRecordWriter(str(file)) as writer:
-        writer.write(tf.train.Example().SerializeToString())
-    with pytest.raises(UsageError, match="expected one image/encoded and image/class/label"):
-        open_source(f"tfrecords:{imagenet}")
+    refused(f"tfrecords:{imagenet}", "a damaged record before byte 300")
+    length = struct.pack("<Q", 1 << 50)  # more than the file has: no memory is taken for it
+    value = google_crc32c.value(length)
+    checksum = ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    file.write_bytes(length + struct.pack("<I", checksum) + bytes(100))
+    refused(f"tfrecords:{imagenet}", "a damaged record before byte 112")
+    write(file, tf.train.Example().SerializeToString())
+    refused(f"tfrecords:{imagenet}", "expected one image/encoded and image/class/label")
+    png = next(pictures(rng, 1))
+    write(file, *(example(content, [1]) for content in (b"no picture", png, png[:-999])))
+    assert skipped_summary(open_source(f"tfrecords:{imagenet}"))[:2] == [
+        f"{file.name}#0: not a picture that can be read", f"{file.name}#2: truncated PNG",
+    ]  # fmt: skip
 
 
-def test_a_record_that_claims_more_than_its_file_is_refused_before_memory_is_taken(tmp_path):
-    length = struct.pack("<Q", 1 << 50)
-    checksum = google_crc32c.value(length)
-    checksum = ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
-    (tmp_path / "a.tfrecord").write_bytes(length + struct.pack("<I", checksum) + bytes(100))
-    with pytest.raises(UsageError, match="a damaged record before byte 112"):
-        open_source(f"tfrecords:{tmp_path}")
-
-
-def test_images_may_have_several_classes_or_none(tmp_path, rng):
+def test_images_may_have_several_classes_or_none(labelled):
     names = {5: "sky", 2: "sea", 9: "sand"}
     of_images = [[5, 2], [5], [2, 5, 9], [], [9, 5], [5]]
-    with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
-        for content, labels in zip(pictures(rng, 6), of_images, strict=True):
-            writer.write(example(content, labels, [names[label] for label in labels]))
-    for source in (open_source(f"tfrecords:{tmp_path}"), open_source(f"tfrecords:{tmp_path}")):
+    locator = labelled(of_images, [[names[label] for label in each] for each in of_images])
+    for source in (open_source(locator), open_source(locator)):
         assert source.labels == ("sea", "sky", "sand")
-        np.testing.assert_array_equal(
-            source.multi_hot[:], [[1, 1, 0], [0, 1, 0], [1, 1, 1], [0, 0, 0], [0, 1, 1], [0, 1, 0]]
-        )
+        rows = [[1, 1, 0], [0, 1, 0], [1, 1, 1], [0, 0, 0], [0, 1, 1], [0, 1, 0]]
+        np.testing.assert_array_equal(source.multi_hot[:], rows)
         assert source.counts == {"sea": 2, "sky": 5, "sand": 2}
         np.testing.assert_array_equal(source.targets, [0, 1, 0, 0, 2, 1])  # the rarest
         assert not source.skipped
-    ((_, classes),) = evaluation_batches(source, np.array([4, 3, 2]), Preprocessing(8, 8), 3)
+    ((_, classes),) = data.evaluation_batches(source, [4, 3, 2], Preprocessing(8, 8), 3)
     np.testing.assert_array_equal(classes, [[0, 1, 1], [0, 0, 0], [1, 1, 1]])
     split = split_source(source)
     assert sorted([*split.train, *split.held_out]) == [0, 1, 2, 3, 4, 5]
-    np.testing.assert_array_equal(subset(source, split, 1.0).train, split.train)
-    part = subset(source, split, 0.5)
+    np.testing.assert_array_equal(data.subset(source, split, 1.0).train, split.train)
+    part = data.subset(source, split, 0.5)
     assert set(part.train) <= set(split.train)
     assert len(part.train) >= len(set(source.targets[split.train]))
-    development = development_split(source, split)
+    development = data.development_split(source, split)
     assert sorted([*development.train, *development.held_out]) == sorted(split.train)
 
 
-def test_an_index_of_many_classes_does_not_grow_in_memory(tmp_path, rng, monkeypatch):
+def test_an_index_of_many_classes_does_not_grow_in_memory(tmp_path, rng):
     content, count = next(pictures(rng, 1)), 3000
-    with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
-        for i in range(count):
-            writer.write(example(content, [i, i + 1], []))
+    write(tmp_path / "a.tfrecord", *(example(content, [i, i + 1]) for i in range(count)))
     tracemalloc.start()
     source = open_source(f"tfrecords:{tmp_path}")
     _, peak = tracemalloc.get_traced_memory()
@@ -211,118 +186,70 @@ def test_a_damaged_index_is_made_again(imagenet):
             source.image(0)
 
 
-def test_a_record_longer_than_its_file_is_not_read(imagenet):
-    import google_crc32c
-
-    header = struct.pack("<Q", 2**50)
-    value = google_crc32c.value(header)
-    masked = ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF
-    file = imagenet / "train-00000-of-00002"
-    file.write_bytes(header + struct.pack("<I", masked) + bytes(100))
-    with pytest.raises(UsageError, match="a damaged record"):
-        open_source(f"tfrecords:{imagenet}")
-
-
-def test_images_without_a_class_are_skipped_where_each_has_one(tmp_path, rng):
-    with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
-        for content, labels in zip(pictures(rng, 3), ([2], [], [5]), strict=True):
-            writer.write(example(content, labels, []))
-    source = open_source(f"tfrecords:{tmp_path}")
+def test_images_without_a_class_are_skipped_where_each_has_one(labelled):
+    source = open_source(labelled([[2], [], [5]]))
     np.testing.assert_array_equal(source.targets, [0, 1])
     assert source.multi_hot is None
     assert skipped_summary(source) == ["a.tfrecord#1: it has no class"]
 
 
-def test_images_with_none_of_several_classes_stay_in_one_part_each(tmp_path, rng):
-    of_images = [[], [], [], [], [1, 2], [2], [2, 1]]
-    with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
-        for content, labels in zip(pictures(rng, 7), of_images, strict=True):
-            writer.write(example(content, labels, []))
-    source = open_source(f"tfrecords:{tmp_path}")
+def test_images_with_none_of_several_classes_stay_in_one_part_each(labelled):
+    source = open_source(labelled([[], [], [], [], [1, 2], [2], [2, 1]]))
     np.testing.assert_array_equal(source.multi_hot[:].sum(1), [0, 0, 0, 0, 2, 1, 2])
     split = split_source(source, 0.4)
     assert sorted([*split.train, *split.held_out]) == list(range(7))
-    np.testing.assert_array_equal(subset(source, split, 1.0).train, split.train)
+    np.testing.assert_array_equal(data.subset(source, split, 1.0).train, split.train)
 
 
-def test_a_folder_without_records_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="expected TFRecord files.*Received: none"):
-        open_source(f"tfrecords:{tmp_path}")
+def test_texts_name_classes_only_where_there_are_as_many(labelled):
+    texts = [["a wreck", "in a storm"], ["ship", "sea"], ["sky"]]
+    assert open_source(labelled([[3], [3, 4], [4, 5]], texts)).labels == ("ship", "sea", "5")
 
 
-def test_truncated_pictures_are_skipped_by_their_name(tmp_path, rng):
-    png, jpeg, *_ = pictures(rng, 2)
-    with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
-        for i, content in enumerate([jpeg, jpeg[: len(jpeg) // 2], png, png[: len(png) // 2]]):
-            writer.write(example(content, [i // 2], []))
-    source = open_source(f"tfrecords:{tmp_path}")
-    assert source.ids == ("a.tfrecord#0", "a.tfrecord#2")
-    assert skipped_summary(source)[:2] == [
-        "a.tfrecord#1: truncated JPEG", "a.tfrecord#3: truncated PNG",
-    ]  # fmt: skip
-
-
-def test_texts_name_classes_only_where_there_are_as_many(tmp_path, rng):
-    of_images = [([3], ["a wreck", "in a storm"]), ([3, 4], ["ship", "sea"]), ([4, 5], ["sky"])]
-    with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
-        for content, (labels, texts) in zip(pictures(rng, 3), of_images, strict=True):
-            writer.write(example(content, labels, texts))
-    assert open_source(f"tfrecords:{tmp_path}").labels == ("ship", "sea", "5")
-
-
-def test_files_without_usable_records_are_refused(tmp_path):
+def test_files_without_usable_records_are_refused(tmp_path, refused):
+    refused(f"tfrecords:{tmp_path}", "expected TFRecord files.*Received: none")
     file = tmp_path / "a.tfrecord"
     file.touch()
-    with pytest.raises(UsageError, match="expected images with classes. Received: no examples"):
-        open_source(f"tfrecords:{tmp_path}")
-    with tf.io.TFRecordWriter(str(file)) as writer:
-        writer.write(example(b"no picture", [1], []))
-    with pytest.raises(UsageError, match="Received: 1, the first is a.tfrecord#0: not a picture"):
-        open_source(f"tfrecords:{tmp_path}")
+    refused(f"tfrecords:{tmp_path}", "expected images with classes. Received: no examples")
+    write(file, example(b"no picture", [1]))
+    refused(f"tfrecords:{tmp_path}", "Received: 1, the first is a.tfrecord#0: not a picture")
 
 
-def test_files_that_declare_no_split_beside_others_are_refused(imagenet):
+def test_files_that_declare_no_split_beside_others_are_refused(imagenet, refused):
     train = imagenet / "train-00000-of-00002"
     (imagenet / "extra.tfrecord").write_bytes(train.read_bytes())
     message = r"expected train, validation or test in the name of every file.* extra\.tfrecord;"
-    with pytest.raises(UsageError, match=message):
-        open_source(f"tfrecords:{imagenet}")
+    refused(f"tfrecords:{imagenet}", message)
     train.unlink()
     (imagenet / "train-00001-of-00002").unlink()
-    with pytest.raises(UsageError, match=message):
-        open_source(f"tfrecords:{imagenet}")
+    refused(f"tfrecords:{imagenet}", message)
     (imagenet / "validation-00000-of-00001").unlink()
     assert len(open_source(f"tfrecords:{imagenet}")) == 7
 
 
-def test_missing_files_of_a_set_are_named(imagenet):
+def test_missing_files_of_a_set_are_named(imagenet, refused):
     train, other = imagenet / "train-00000-of-00002", imagenet / "train-00001-of-00002"
     kept = other.rename(imagenet / "kept")
-    with pytest.raises(UsageError, match="Received: 2, without train-00001-of-00002; add them, or"):
-        open_source(f"tfrecords:{imagenet}")
+    refused(f"tfrecords:{imagenet}", "Received: 2, without train-00001-of-00002; add them, or")
     for file, number in ((train, 1), (kept, 3)):  # as TensorFlow Datasets names them
         file.rename(imagenet / f"a-train.tfrecord-0000{number}-of-00006")
     names = ", ".join(f"a-train.tfrecord-0000{number}-of-00006" for number in (0, 2, 4))
-    with pytest.raises(UsageError, match=f"Received: 3, without {names} and 1 more; add them"):
-        open_source(f"tfrecords:{imagenet}")
+    refused(f"tfrecords:{imagenet}", f"Received: 3, without {names} and 1 more; add them")
     for i, file in enumerate(sorted(imagenet.glob("a-*"))):
         file.rename(imagenet / f"train-{i}.tfrecord")
     assert len(open_source(f"tfrecords:{imagenet}").splits["train"]) == 12
 
 
 def test_splits_without_one_for_training_are_opened_but_not_trained_on(imagenet):
-    validation = imagenet / "validation-00000-of-00001"
     (imagenet / "train-00000-of-00002").unlink()
     (imagenet / "train-00001-of-00002").rename(imagenet / "test.tfrecord")
     source = open_source(f"tfrecords:{imagenet}")  # an exported file is compared on all of them
-    assert {name: len(part) for name, part in source.splits.items()} == {
-        "test": 5, "validation": 4,
-    }  # fmt: skip
-    assert split_summary(source) == "splits: test 5, validation 4 (declared by the data)"
+    assert sizes(source) == {"test": 5, "validation": 4}
+    assert data.split_summary(source) == "splits: test 5, validation 4 (declared by the data)"
     message = "splits train, and validation or test. Received: only test and validation; rename"
     with pytest.raises(UsageError, match=message):
         split_source(source)
-    validation.unlink()
+    (imagenet / "validation-00000-of-00001").unlink()
     split = split_source(open_source(f"tfrecords:{imagenet}"))  # of a single one a part is held out
     assert [len(split.train), len(split.held_out)] == [3, 2]
 
@@ -330,88 +257,77 @@ def test_splits_without_one_for_training_are_opened_but_not_trained_on(imagenet)
 @pytest.mark.parametrize(
     "name", ["a\nb", "tench\r", "a\u2028b", "a\x1cb", "a\0", "\x1b[2J", "\u202ea", "x" * 1_001]
 )
-def test_names_of_classes_with_line_breaks_are_refused(tmp_path, rng, name):
-    with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
-        for i, content in enumerate(pictures(rng, 2)):
-            writer.write(example(content, [i], [("goldfish", name)[i]]))
-    with pytest.raises(UsageError) as error:
-        open_source(f"tfrecords:{tmp_path}")
-    assert f"and line breaks. Received: {shown(name)}; rename" in str(error.value)
-    assert len(str(error.value).splitlines()) == 1
+def test_names_of_classes_with_line_breaks_are_refused(labelled, refused, name):
+    locator = labelled([[0], [1]], [["goldfish"], [name]])
+    refused(locator, re.escape(f"and line breaks. Received: {shown(name)}; rename"))
 
 
 @pytest.fixture
-def written_by_tfds(tmp_path, monkeypatch, rng):
-    """A data set that TensorFlow Datasets prepares from code of its own kind."""
+def prepared(tmp_path, monkeypatch, rng):
+    """Prepares a data set with TensorFlow Datasets, of examples with noise as images.
+
+    It takes the features beside the image, and the examples of each split; it returns the builder.
+    """
     import tensorflow_datasets as tfds
 
-    images = rng.integers(0, 256, (20, 12, 10, 3)).astype(np.uint8)
-    labels = np.arange(20) % 3
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
+    features = {"image": tfds.features.Image(shape=(None, None, 3), encoding_format="png")}
 
-    class TinyShapes(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-        VERSION = tfds.core.Version("1.2.0")
+    def examples(part):
+        for i, values in enumerate(part):
+            yield i, {"image": rng.integers(0, 256, (12, 10, 3), np.uint8), **values}
 
-        def _info(self):
-            features = {
-                "image": tfds.features.Image(shape=(None, None, 3), encoding_format="png"),
-                "label": tfds.features.ClassLabel(names=["dot", "line", "box"]),
-                "id": tfds.features.Text(),
-            }
-            features = tfds.features.FeaturesDict(features)
-            return self.dataset_info_from_configs(
-                features=features, supervised_keys=("image", "label")
-            )
+    def prepare(name, more, splits, supervised=None, folder="tfds", **options):
+        class Builder(tfds.dataset_builders.AdhocBuilder, skip_registration=True):
+            def _info(self):
+                each = tfds.features.FeaturesDict(features | more)
+                return tfds.core.DatasetInfo(
+                    builder=self, features=each, supervised_keys=supervised
+                )
 
-        def _split_generators(self, dl_manager):
-            return {
-                "train": self._generate_examples(0, 14),
-                "test": self._generate_examples(14, 20),
-            }
+        builder = Builder(
+            name=name, version="1.2.0", features=None, data_dir=tmp_path / folder,
+            split_datasets={split: examples(part) for split, part in splits.items()}, **options,
+        )  # fmt: skip
+        builder.download_and_prepare()
+        return builder
 
-        def _generate_examples(self, start, end):
-            for i in range(start, end):
-                yield i, {"image": images[i], "label": int(labels[i]), "id": f"{i}"}
-
-    TinyShapes.pkg_dir_path = tmp_path
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "data"))
-    builder = TinyShapes(data_dir=tmp_path / "data")
-    builder.download_and_prepare()
-    return builder, {images[i].tobytes(): labels[i] for i in range(20)}
+    return prepare
 
 
-def test_a_list_of_classes_that_tfds_wrote_is_read(tmp_path, monkeypatch, rng):
-    import tensorflow_datasets as tfds
+def read_by_tfds(builder, *splits):
+    """The examples of the splits, in the order in which TensorFlow Datasets reads them."""
+    return [each for split in splits for each in builder.as_dataset(split).as_numpy_iterator()]
 
-    images = rng.integers(0, 256, (9, 12, 10, 3)).astype(np.uint8)
 
-    class TinyScenes(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-        VERSION = tfds.core.Version("1.0.0")
+def shapes(prepared, **options):
+    """Prepares 14 images for training and 6 to test, whose classes go round."""
+    from tensorflow_datasets import features
 
-        def _info(self):
-            classes = tfds.features.Sequence(tfds.features.ClassLabel(names=["a", "b", "c", "d"]))
-            features = {
-                "image": tfds.features.Image(shape=(12, 10, 3), encoding_format="png"),
-                "labels": classes,
-                "labels_no_difficult": classes,
-            }
-            return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
+    more = {"label": features.ClassLabel(names=["dot", "line", "box"]), "id": features.Text()}
+    parts = {"train": range(14), "test": range(14, 20)}
+    splits = {name: [{"label": i % 3, "id": f"{i}"} for i in part] for name, part in parts.items()}
+    return prepared("shapes", more, splits, ("image", "label"), **options)
 
-        def _split_generators(self, dl_manager):
-            parts = {"train": range(6), "test": [7]}
-            return {name: self._generate_examples(part) for name, part in parts.items()}
 
-        def _generate_examples(self, chosen):
-            for i in chosen:
-                some = {"labels": [i % 3, 3], "labels_no_difficult": [i % 3]}
-                yield i, {"image": images[i], **some}
+@pytest.fixture
+def builder(prepared):
+    """What prepared the shapes."""
+    return shapes(prepared)
 
-    TinyScenes.pkg_dir_path = tmp_path
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "data"))
-    builder = TinyScenes(data_dir=tmp_path / "data")
-    builder.download_and_prepare()
-    source = open_source("tfds:tiny_scenes")
-    expected = [*builder.as_dataset("train"), *builder.as_dataset("test")]
-    for i, each in enumerate(expected):
+
+def test_a_list_of_classes_that_tfds_wrote_is_read(prepared):
+    from tensorflow_datasets import features
+
+    classes = features.Sequence(features.ClassLabel(names=["a", "b", "c", "d"]))
+    parts = {"train": range(6), "test": [7]}
+    splits = {
+        name: [{"labels": [i % 3, 3], "labels_no_difficult": [i % 3]} for i in part]
+        for name, part in parts.items()
+    }
+    builder = prepared("scenes", {"labels": classes, "labels_no_difficult": classes}, splits)
+    source = open_source("tfds:scenes")
+    for i, each in enumerate(read_by_tfds(builder, "train", "test")):
         np.testing.assert_array_equal(source.image(i), each["image"])
         np.testing.assert_array_equal(np.flatnonzero(source.multi_hot[i]), each["labels"])
     assert source.counts == {"a": 2, "b": 3, "c": 2, "d": 7}
@@ -422,210 +338,122 @@ def test_a_list_of_classes_that_tfds_wrote_is_read(tmp_path, monkeypatch, rng):
     [(None, "label"), (("image", "segmentation_mask"), "label"), (("image", "kind"), "kind")],
 )
 def test_of_several_features_of_tfds_the_supervised_or_usual_ones_are_read(
-    tmp_path, monkeypatch, rng, supervised, expected
+    prepared, supervised, expected
 ):
-    import tensorflow_datasets as tfds
+    from tensorflow_datasets import features
 
-    images = rng.integers(0, 256, (6, 12, 10, 3)).astype(np.uint8)
-
-    class TinyPets(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-        VERSION = tfds.core.Version("1.0.0")
-
-        def _info(self):
-            features = {
-                "coarse_label": tfds.features.ClassLabel(names=["pet", "no pet"]),
-                "image": tfds.features.Image(shape=(12, 10, 3), encoding_format="png"),
-                "kind": tfds.features.ClassLabel(names=["cat", "dog"]),
-                "label": tfds.features.ClassLabel(names=["Abyssinian", "Beagle", "Pug"]),
-                "segmentation_mask": tfds.features.Image(shape=(12, 10, 1), encoding_format="png"),
-            }
-            return self.dataset_info_from_configs(
-                features=tfds.features.FeaturesDict(features), supervised_keys=supervised
-            )
-
-        def _split_generators(self, dl_manager):
-            return {"train": self._generate_examples()}
-
-        def _generate_examples(self):
-            for i, image in enumerate(images):
-                classes = {"coarse_label": 0, "kind": i % 2, "label": i % 3}
-                yield i, {"image": image, "segmentation_mask": 0 * image[..., :1], **classes}
-
-    TinyPets.pkg_dir_path = tmp_path
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "data"))
-    builder = TinyPets(data_dir=tmp_path / "data")
-    builder.download_and_prepare()
-    source = open_source("tfds:tiny_pets")
-    assert source.labels == tuple(builder.info.features[expected].names)
-    for i, each in enumerate(builder.as_dataset("train").as_numpy_iterator()):
+    more = {
+        "coarse_label": features.ClassLabel(names=["pet", "no pet"]),
+        "kind": features.ClassLabel(names=["cat", "dog"]),
+        "label": features.ClassLabel(names=["Abyssinian", "Beagle", "Pug"]),
+        "segmentation_mask": features.Image(shape=(12, 10, 1), encoding_format="png"),
+    }
+    other = {"coarse_label": 0, "segmentation_mask": np.zeros((12, 10, 1), np.uint8)}
+    splits = {"train": [{"kind": i % 2, "label": i % 3, **other} for i in range(6)]}
+    builder = prepared("pets", more, splits, supervised)
+    source = open_source("tfds:pets")
+    assert source.labels == tuple(more[expected].names)
+    for i, each in enumerate(read_by_tfds(builder, "train")):
         np.testing.assert_array_equal(source.image(i), each["image"])
         assert source.targets[i] == each[expected]
 
 
-def test_a_data_set_that_tfds_wrote_is_read(written_by_tfds):
-    builder, labels = written_by_tfds
-    source = open_source("tfds:tiny_shapes")
+def test_a_data_set_that_tfds_wrote_is_read(builder):
+    source = open_source("tfds:shapes")
     assert source.labels == ("dot", "line", "box")
-    assert {name: len(part) for name, part in source.splits.items()} == {"train": 14, "test": 6}
-    expected = [
-        each
-        for split in ("train", "test")
-        for each in builder.as_dataset(split).as_numpy_iterator()
-    ]
-    for i, each in enumerate(expected):  # in the order in which TFDS reads them
+    assert sizes(source) == {"train": 14, "test": 6}
+    expected = read_by_tfds(builder, "train", "test")
+    for i, each in enumerate(expected):
         np.testing.assert_array_equal(source.image(i), each["image"])
-        assert source.targets[i] == each["label"] == labels[each["image"].tobytes()]
-    ((images, classes),) = evaluation_batches(source, np.arange(20), Preprocessing(12, 10), 20)
-    np.testing.assert_array_equal(images, [each["image"] for each in expected])
-    np.testing.assert_array_equal(classes, [each["label"] for each in expected])
-    assert source_name("tfds:tiny_shapes:train:test") == "tiny_shapes"
+        assert source.targets[i] == each["label"] == int(each["id"]) % 3
+    order = np.random.default_rng(3).permutation(20)  # each is read at its position
+    ((images, classes),) = data.evaluation_batches(source, order, Preprocessing(12, 10), 20)
+    np.testing.assert_array_equal(images, [expected[i]["image"] for i in order])
+    np.testing.assert_array_equal(classes, [expected[i]["label"] for i in order])
+    assert data.source_name("tfds:shapes:train:test") == "shapes"
 
 
-def test_splits_of_tfds_may_be_named_and_divided(written_by_tfds):
-    builder, _ = written_by_tfds
-    source = open_source("tfds:tiny_shapes/1.2.0:train[:50%]:train[50%:]")
-    assert {k: len(v) for k, v in source.splits.items()} == {"train": 7, "validation": 7}
-    expected = [
-        each["image"] for part in ("train[:50%]", "train[50%:]")
-        for each in builder.as_dataset(part).as_numpy_iterator()
-    ]  # fmt: skip
-    for i, image in enumerate(expected):
-        np.testing.assert_array_equal(source.image(i), image)
+def test_splits_of_tfds_may_be_named_and_divided(builder, refused):
+    source = open_source("tfds:shapes/1.2.0:train[:50%]:train[50%:]")
+    assert sizes(source) == {"train": 7, "validation": 7}
+    for i, each in enumerate(read_by_tfds(builder, "train[:50%]", "train[50%:]")):
+        np.testing.assert_array_equal(source.image(i), each["image"])
     assert open_source(source.locator).ids == source.ids
-    whole = open_source("tfds:tiny_shapes:train")
+    whole = open_source("tfds:shapes:train")
     assert not whole.splits
     assert len(whole) == 14
-    with pytest.raises(
-        UsageError, match="tiny_shapes has the splits (train, test|test, train).*dev"
-    ):
-        open_source("tfds:tiny_shapes:dev")
-    with pytest.raises(UsageError, match="a split for training and one to hold out.*a, b, c"):
-        open_source("tfds:tiny_shapes:a:b:c")
+    refused("tfds:shapes:dev", "shapes has the splits (train, test|test, train).*dev")
+    refused("tfds:shapes:a:b:c", "a split for training and one to hold out.*a, b, c")
 
 
-@pytest.mark.usefixtures("written_by_tfds")
+@pytest.mark.usefixtures("builder")
 def test_a_run_on_parts_of_a_split_of_tfds_can_be_judged_on_the_test_split(tmp_path, small_spec):
-    source = open_source("tfds:tiny_shapes:train[:50%]:train[50%:]")
+    source = open_source("tfds:shapes:train[:50%]:train[50%:]")
     model = keras_vit.ViT(small_spec, 3, 16)
     recipe = {"recipe": {}}
     runs.create_run(tmp_path / "run", model, source, split_source(source), recipe, "fresh")
     run = runs.open_run(tmp_path / "run")
     with pytest.raises(UsageError, match="declares the splits train and validation"):
         run.images(run.source(), "test")
-    whole = run.source("tfds:tiny_shapes")
+    whole = run.source("tfds:shapes")
     images = run.images(whole, "test")
     assert len(images) == 6
-    assert all(whole.ids[i].startswith("tiny_shapes-test") for i in images)
+    assert all(whole.ids[i].startswith("shapes-test") for i in images)
 
 
 @pytest.mark.parametrize(
     "splits", ["train:train", "train:train[80%:]", "train[:60%]:train[50%:]", "train+train"]
 )
-@pytest.mark.usefixtures("written_by_tfds")
-def test_splits_of_tfds_with_common_images_are_refused(splits):
-    with pytest.raises(
-        UsageError,
-        match=r"expected each image once.* image tiny_shapes-train\.tfrecord.*#\d+ twice",
-    ):
-        open_source(f"tfds:tiny_shapes:{splits}")
+@pytest.mark.usefixtures("builder")
+def test_splits_of_tfds_with_common_images_are_refused(refused, splits):
+    message = r"expected each image once.* image shapes-train\.tfrecord.*#\d+ twice"
+    refused(f"tfds:shapes:{splits}", message)
 
 
-def test_a_missing_file_of_tfds_is_named(written_by_tfds):
-    (file,) = written_by_tfds[0].data_path.glob("*-test.*")
+def test_a_file_of_tfds_that_is_missing_or_lacks_examples_is_named(builder, refused):
+    (file,) = builder.data_path.glob("*-test.*")
     file.unlink()
     message = f"expected 2 files. Received: 1, without {file.name} of {file.parent}; prepare"
-    with pytest.raises(UsageError, match=message):
-        open_source("tfds:tiny_shapes")
-    assert len(open_source("tfds:tiny_shapes:train")) == 14
+    refused("tfds:shapes", message)
+    assert len(open_source("tfds:shapes:train")) == 14
+    (file,) = builder.data_path.glob("*-train.*")
+    write(file, *list(tf.data.TFRecordDataset(str(file)).as_numpy_iterator())[:5])
+    refused("tfds:shapes:train[:50%]", f"{file}: expected 7 examples. Received: 5; prepare")
 
 
-def test_a_file_of_tfds_that_lacks_examples_is_named(written_by_tfds):
-    (file,) = written_by_tfds[0].data_path.glob("*-train.*")
-    records = list(tf.data.TFRecordDataset(str(file)).as_numpy_iterator())
-    with tf.io.TFRecordWriter(str(file)) as writer:
-        for record in records[:5]:
-            writer.write(record)
-    with pytest.raises(UsageError, match=f"{file}: expected 7 examples. Received: 5; prepare"):
-        open_source("tfds:tiny_shapes:train[:50%]")
-
-
-@pytest.mark.usefixtures("written_by_tfds")
-def test_an_empty_split_of_tfds_is_refused():
-    source = open_source("tfds:tiny_shapes:train[:1%]:test")
-    with pytest.raises(UsageError, match=r"tfds:tiny_shapes:train\[:1%\]:test.*none in train"):
+@pytest.mark.usefixtures("builder")
+def test_an_empty_split_of_tfds_is_refused(refused):
+    source = open_source("tfds:shapes:train[:1%]:test")
+    with pytest.raises(UsageError, match=r"tfds:shapes:train\[:1%\]:test.*none in train"):
         split_source(source)
-    with pytest.raises(UsageError, match="expected images with classes. Received: no examples"):
-        open_source("tfds:tiny_shapes:train[:1%]")
+    refused("tfds:shapes:train[:1%]", "expected images with classes. Received: no examples")
 
 
-@pytest.fixture
-def without_test_classes(tmp_path, monkeypatch, rng):
-    """A data set whose test images have no classes, as many that TFDS publishes."""
-    import tensorflow_datasets as tfds
+def test_a_test_split_of_tfds_without_classes_is_left_out_if_it_is_not_needed(prepared, refused):
+    from tensorflow_datasets import features
 
-    image = rng.integers(0, 256, (12, 10, 3)).astype(np.uint8)
-
-    class TinyPlaces(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-        VERSION = tfds.core.Version("1.0.0")
-        BUILDER_CONFIGS = (
-            tfds.core.BuilderConfig(name="two"), tfds.core.BuilderConfig(name="three"),
-        )  # fmt: skip
-
-        def _info(self):
-            features = {
-                "image": tfds.features.Image(shape=(12, 10, 3), encoding_format="png"),
-                "label": tfds.features.ClassLabel(names=["sky", "sea"]),
-            }
-            return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
-
-        def _split_generators(self, dl_manager):
-            parts = {"train": [0, 1, 0, 1], "validation": [1, 0], "test": [-1, -1, -1]}
-            if self.builder_config.name == "two":
-                del parts["validation"]
-            return {name: self._generate_examples(part) for name, part in parts.items()}
-
-        def _generate_examples(self, labels):
-            for i, label in enumerate(labels):
-                yield i, {"image": image, "label": label}
-
-    TinyPlaces.pkg_dir_path = tmp_path
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "data"))
-    for name in ("two", "three"):
-        TinyPlaces(data_dir=tmp_path / "data", config=name).download_and_prepare()
-
-
-@pytest.mark.usefixtures("without_test_classes")
-def test_a_test_split_of_tfds_without_classes_is_left_out_if_it_is_not_needed():
-    source = open_source("tfds:tiny_places/three")
-    assert {name: len(part) for name, part in source.splits.items()} == {
-        "train": 4, "validation": 2,
-    }  # fmt: skip
+    more = {"label": features.ClassLabel(names=["sky", "sea"])}
+    two = {"train": [0, 1, 0, 1], "test": [-1, -1, -1]}
+    for config, parts in (("two", two), ("three", two | {"validation": [1, 0]})):
+        splits = {name: [{"label": i} for i in part] for name, part in parts.items()}
+        prepared("places", more, splits, config=config)
+    source = open_source("tfds:places/three")
+    assert sizes(source) == {"train": 4, "validation": 2}
     (line,) = skipped_summary(source)
-    assert line.startswith("3 files, it has no class: tiny_places-test.tfr")
-    received = (
-        r"classes from 0 to 1. Received: -1 in tiny_places-test\S+#0; name splits with classes"
-    )
-    for data in ("tiny_places/two", "tiny_places/three:train:test", "tiny_places/two:test"):
-        with pytest.raises(UsageError, match=received):
-            open_source(f"tfds:{data}")
+    assert line.startswith("3 files, it has no class: places-test.tfr")
+    received = r"classes from 0 to 1. Received: -1 in places-test\S+#0; name splits with classes"
+    for name in ("places/two", "places/three:train:test", "places/two:test"):
+        refused(f"tfds:{name}", received)
 
 
-def test_a_data_set_that_is_not_prepared_says_how(written_by_tfds):
-    command = r"t.builder\('mnist', file_format='tfrecord'\).download_and_prepare\(\)"
-    with pytest.raises(UsageError, match=command):
-        open_source("tfds:mnist")
-
-
-def test_other_formats_of_tfds_are_refused_by_their_name(written_by_tfds, monkeypatch, tmp_path):
+def test_other_formats_and_data_sets_that_are_not_prepared_are_refused(
+    prepared, refused, monkeypatch, tmp_path
+):
+    refused("tfds:mnist", r"t.builder\('mnist', file_format='tfrecord'\).download_and_prepare\(\)")
     pytest.importorskip("array_record.python", reason="TFDS writes the format with it")
-    builder, _ = written_by_tfds
-    folder = tmp_path / "other"
-    type(builder)(data_dir=folder, file_format="array_record").download_and_prepare()
-    monkeypatch.setenv("TFDS_DATA_DIR", str(folder))
-    with pytest.raises(
-        UsageError, match="the format tfrecord. Received: array_record; prepare .* file_format="
-    ):
-        open_source("tfds:tiny_shapes")
+    shapes(prepared, folder="other", file_format="array_record")
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "other"))
+    refused("tfds:shapes", "format tfrecord. Received: array_record; prepare .* file_format=")
 
 
 @pytest.mark.parametrize("keeps_its_time", [False, True])
@@ -635,24 +463,20 @@ def test_other_formats_of_tfds_are_refused_by_their_name(written_by_tfds, monkey
 def test_a_file_that_changed_after_it_was_opened_is_named(imagenet, change, keeps_its_time):
     source, file = open_source(f"tfrecords:{imagenet}"), imagenet / "train-00001-of-00002"
     good, time = file.read_bytes(), file.stat().st_mtime_ns
-    middle = len(good) // 2
+    start, middle, end = good[: len(good) // 2], good[len(good) // 2], good[len(good) // 2 + 1 :]
     file.unlink()
     if change in ("no examples", "no pictures"):
-        with tf.io.TFRecordWriter(str(file)) as writer:
-            for _ in range(7):
-                is_example = change == "no pictures"
-                writer.write(example(b"broken", [1], ["tench"]) if is_example else b"not one")
+        broken = example(b"broken", [1], ["tench"])
+        write(file, *[broken if change == "no pictures" else b"not one"] * 7)
     elif change != "deleted":
-        flipped = bytes([good[middle] ^ 1])
-        file.write_bytes({
-            "cut": good[:middle], "emptied": b"", "shifted": b"\0" * 9 + good,
-            "flipped": good[:middle] + flipped + good[middle + 1 :],
-        }[change])  # fmt: skip
+        flipped = start + bytes([middle ^ 1]) + end
+        contents = {"cut": start, "emptied": b"", "shifted": bytes(9) + good, "flipped": flipped}
+        file.write_bytes(contents[change])
     if keeps_its_time and file.exists():
         os.utime(file, ns=(time, time))
     with pytest.raises(UsageError) as error, naming_unreadable(source):
         if change == "no pictures":  # they must be decoded
-            list(evaluation_batches(source, np.arange(12), Preprocessing(8, 8), 4))
+            list(data.evaluation_batches(source, np.arange(12), Preprocessing(8, 8), 4))
         for i in range(7, 12):
             source.image.contents(tf.constant(i, tf.int64))
     line = str(error.value)
