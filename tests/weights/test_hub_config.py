@@ -11,13 +11,9 @@ from PIL import Image
 from keras_vit import Preprocessing, UsageError
 from keras_vit.data import preprocess
 from keras_vit.data.arithmetic import central_box
-from keras_vit.weights.hub_config import (
-    check_sizes,
-    timm_preprocessing,
-    transformers_preprocessing,
-)
+from keras_vit.weights.hub_config import check_sizes, timm_preprocessing, transformers_preprocessing
 
-# `vit_base_patch16_224.augreg_in21k_ft_in1k`, and `deit_base_patch16_224.fb_in1k`.
+# `vit_base_patch16_224.augreg_in21k_ft_in1k`.
 AUGREG = {
     "input_size": [3, 224, 224],
     "interpolation": "bicubic",
@@ -26,7 +22,7 @@ AUGREG = {
     "mean": [0.5, 0.5, 0.5],
     "std": [0.5, 0.5, 0.5],
 }
-DEIT = AUGREG | {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 IMAGENET = {"mean": (123.675, 116.28, 103.53), "scale": (58.395, 57.12, 57.375)}
 # `google/vit-base-patch16-224` in the spelling of 2021, `google/bit-50` in today's.
 OLD_VIT = {
@@ -36,24 +32,17 @@ OLD_VIT = {
     "image_std": [0.5, 0.5, 0.5],
     "size": 224,
 }
-BIT = {
+BIT = OLD_VIT | {
     "crop_size": {"height": 448, "width": 448},
     "do_center_crop": True,
     "do_convert_rgb": True,
-    "do_normalize": True,
     "do_rescale": True,
-    "do_resize": True,
-    "image_mean": [0.5, 0.5, 0.5],
     "image_processor_type": "BitImageProcessor",
-    "image_std": [0.5, 0.5, 0.5],
     "resample": 2,
     "rescale_factor": 0.00392156862745098,
     "size": {"shortest_edge": 448},
 }
-IMAGENET_STATISTICS = {
-    "image_mean": [0.485, 0.456, 0.406],
-    "image_std": [0.229, 0.224, 0.225],
-}
+OLD_IMAGENET = OLD_VIT | {"image_mean": MEAN, "image_std": STD}
 
 
 @pytest.fixture(scope="module")
@@ -77,22 +66,11 @@ def resize_then_cut(image, edge, size, resampling):
     return np.asarray(image.crop((left, top, left + size, top + size)), np.float64)
 
 
-def test_timm_maps_to_pixel_values():
-    expected = Preprocessing(224, 224, 224 / 248, "bicubic")
-    assert timm_preprocessing(AUGREG) == expected
-    assert timm_preprocessing({"architecture": "vit", "pretrained_cfg": AUGREG}) == expected
-    assert timm_preprocessing(DEIT) == Preprocessing(224, 224, 224 / 248, "bicubic", **IMAGENET)
-
-
-def test_absent_fields_have_the_defaults_of_timm():
-    expected = Preprocessing(224, 224, 0.875, "bicubic", **IMAGENET)
-    assert timm_preprocessing({"pretrained_cfg": {}}) == expected
-    assert timm_preprocessing({"crop_pct": None, "crop_mode": ""}) == expected
-
-
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
+        ({}, Preprocessing(224, 224, 224 / 248, "bicubic")),
+        ({"mean": MEAN, "std": STD}, Preprocessing(224, 224, 224 / 248, "bicubic", **IMAGENET)),
         ({"crop_mode": "squash", "crop_pct": 1.0}, Preprocessing(224, 224, None, "bicubic")),
         ({"crop_pct": 1.0}, Preprocessing(224, 224, 1.0, "bicubic")),
         (
@@ -101,8 +79,16 @@ def test_absent_fields_have_the_defaults_of_timm():
         ),
     ],
 )
-def test_timm_crops(change, expected):
-    assert timm_preprocessing(AUGREG | change) == expected
+def test_timm_maps_to_pixel_values(change, expected):
+    stated = AUGREG | change
+    assert timm_preprocessing(stated) == expected
+    assert timm_preprocessing({"architecture": "vit", "pretrained_cfg": stated}) == expected
+
+
+def test_absent_fields_have_the_defaults_of_timm():
+    expected = Preprocessing(224, 224, 0.875, "bicubic", **IMAGENET)
+    assert timm_preprocessing({"pretrained_cfg": {}}) == expected
+    assert timm_preprocessing({"crop_pct": None, "crop_mode": ""}) == expected
 
 
 @pytest.mark.parametrize(
@@ -144,17 +130,13 @@ def test_timms_default_of_three_channels_contradicts_no_weights():
         check_sizes(stated, {"in_channels": 3})
 
 
-def test_transformers_maps_to_pixel_values():
-    assert transformers_preprocessing(OLD_VIT) == Preprocessing(224, 224)
-    assert transformers_preprocessing({}) == Preprocessing(224, 224)
-    assert transformers_preprocessing(BIT) == Preprocessing(448, 448, 1.0)
-    actual = transformers_preprocessing(OLD_VIT | IMAGENET_STATISTICS)
-    assert actual == Preprocessing(224, 224, **IMAGENET)
-
-
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
+        (OLD_VIT, Preprocessing(224, 224)),
+        ({}, Preprocessing(224, 224)),
+        (BIT, Preprocessing(448, 448, 1.0)),
+        (OLD_IMAGENET, Preprocessing(224, 224, **IMAGENET)),
         (OLD_VIT | {"size": {"height": 32, "width": 48}}, Preprocessing(32, 48)),
         (OLD_VIT | {"resample": 3}, Preprocessing(224, 224, interpolation="bicubic")),
         (OLD_VIT | {"resample": 0}, Preprocessing(224, 224, interpolation="nearest")),
@@ -175,7 +157,7 @@ def test_transformers_maps_to_pixel_values():
         ),
     ],
 )
-def test_transformers_sizes_crops_and_scales(config, expected):
+def test_transformers_maps_to_pixel_values(config, expected):
     assert transformers_preprocessing(config) == expected
 
 
@@ -209,9 +191,9 @@ def test_unsupported_transformers_preprocessing_is_refused_in_one_line(config, m
 
 
 def test_stretching_equals_the_resize_of_transformers_exactly(photograph):
-    preprocessing = transformers_preprocessing(OLD_VIT | IMAGENET_STATISTICS)
+    preprocessing = transformers_preprocessing(OLD_IMAGENET)
     pixels = np.asarray(photograph.resize((224, 224), Image.Resampling.BILINEAR), np.float64)
-    expected = (pixels / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    expected = (pixels / 255 - MEAN) / STD
     actual = preprocess(np.asarray(photograph), preprocessing)[0]
     np.testing.assert_allclose(actual, expected, atol=1e-6)
 
