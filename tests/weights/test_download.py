@@ -195,8 +195,8 @@ def test_a_file_is_complete_and_requested_once_without_an_encoding(site, get, ta
     assert get() == target
     assert target.read_bytes() == CONTENT
     assert get() == target
-    assert len(site.requests) == 1
-    assert site.requests[0][1]["Accept-Encoding"] == "identity"
+    [(path, headers)] = site.requests
+    assert (path, headers["Accept-Encoding"]) == ("/models/a.npz", "identity")
     assert files(tmp_path) == [target]
     (tmp_path / "ordinary").write_bytes(b"")
     assert target.stat().st_mode == (tmp_path / "ordinary").stat().st_mode
@@ -208,16 +208,6 @@ def test_a_link_in_the_cache_stays_and_the_file_goes_where_it_leads(get, target,
     assert get() == target  # the name says which format it is
     assert target.is_symlink()
     assert (tmp_path / "disk" / "blob").read_bytes() == CONTENT
-
-
-def test_equal_names_of_two_directories_are_kept_apart(site, get):
-    site.answers = [Answer(), Answer(CHANGED)]
-    assert get("imagenet21k/ViT-B_16.npz").read_bytes() == CONTENT
-    assert get("imagenet21k+imagenet2012/ViT-B_16.npz").read_bytes() == CHANGED
-    assert [path for path, _ in site.requests] == [
-        "/imagenet21k/ViT-B_16.npz",
-        "/imagenet21k+imagenet2012/ViT-B_16.npz",
-    ]
 
 
 def test_a_redirect_is_followed_and_only_the_final_answer_counts(site, get, target):
@@ -338,12 +328,6 @@ def test_a_part_of_unknown_origin_does_not_reach_the_file(get, part, size):
     assert get().read_bytes() == CONTENT
 
 
-def test_a_server_that_only_stalls_is_given_up(site, refused):
-    site.answers = [Answer(send=0, stall=True)]
-    refused(r"no data for 0.5 seconds\. Without a network", timeout=0.5, retries=2)
-    assert len(site.requests) == 3
-
-
 def test_attempts_with_progress_are_not_counted(site, get, monkeypatch):
     monkeypatch.setattr(download, "_CHUNK", 50_000)
     site.answers = [*[Answer(send=60_000) for _ in range(4)], Answer()]
@@ -462,7 +446,7 @@ def test_a_pinned_hash_is_always_checked(site, get, refused, tmp_path):
 
 
 def wrong(name, hasher):
-    return re.escape(f"wrong {name}: expected {hasher(CHANGED)}, received {hasher(CONTENT)}")
+    return f"wrong {name}: expected {hasher(CHANGED)}, received {hasher(CONTENT)}"
 
 
 def hashed(*hashes):
@@ -482,10 +466,10 @@ REFUSED = [
     (Answer(headers={"Content-Length": "200000"}), "wrong crc32c"),
     (Answer(CONTENT * 10, chunked=True), "the file has more than 500000 bytes"),
     (Answer(headers={"Content-Length": "500001"}), "the file has more than 500000 bytes"),
-    (Answer(headers={"Content-Encoding": "gzip"}), "encoded content .'gzip'."),
+    (Answer(headers={"Content-Encoding": "gzip"}), "encoded content ('gzip')"),
     (
-        Answer(headers={"Content-Length": None, "x-goog-hash": None}),
-        "neither length nor hash, so an incomplete file would not be noticed",
+        Answer(headers={"Content-Length": None} | NO_HASH),
+        "announces neither length nor hash, so an",
     ),
     (Answer(b""), "sent an empty file"),
     (Answer(status=302, headers={"Location": "ftp://127.0.0.1/x"}), "redirects to 'ftp:"),
@@ -500,7 +484,8 @@ REFUSED = [
 @pytest.mark.parametrize(("answer", "message"), REFUSED, ids=[message for _, message in REFUSED])
 def test_responses_that_are_refused_at_once(site, refused, tmp_path, answer, message):
     site.answers = [answer]
-    assert site.url() in refused(message, max_bytes=500_000)
+    line = refused(site.url(), max_bytes=500_000)
+    assert message in line
     assert files(tmp_path) == []
     assert len(site.requests) == 1
 
@@ -511,9 +496,16 @@ def test_a_file_that_the_disk_cannot_hold_is_refused(site, refused, tmp_path):
     assert files(tmp_path) == []
 
 
-def test_a_server_that_goes_on_failing_is_given_up(site, refused, tmp_path):
-    site.answers = [Answer(status=503)]
-    assert site.url() in refused("answers 503 Service Unavailable", retries=2)
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (Answer(send=0, stall=True), r"no data for 0.5 seconds\. Without a network"),
+        (Answer(status=503), "answers 503 Service Unavailable"),
+    ],
+)
+def test_a_server_that_goes_on_failing_is_given_up(site, refused, tmp_path, answer, message):
+    site.answers = [answer]
+    assert site.url() in refused(message, timeout=0.5, retries=2)
     assert len(site.requests) == 3
     assert files(tmp_path) == []
 

@@ -11,7 +11,11 @@ from PIL import Image
 from keras_vit import Preprocessing, UsageError
 from keras_vit.data import preprocess
 from keras_vit.data.arithmetic import central_box
-from keras_vit.weights.hub_config import check_sizes, timm_preprocessing, transformers_preprocessing
+from keras_vit.weights.hub_config import (
+    stated_numerics,
+    timm_preprocessing,
+    transformers_preprocessing,
+)
 
 # `vit_base_patch16_224.augreg_in21k_ft_in1k`.
 AUGREG = {
@@ -42,6 +46,7 @@ BIT = OLD_VIT | {
     "rescale_factor": 0.00392156862745098,
     "size": {"shortest_edge": 448},
 }
+PLAIN = Preprocessing(224, 224)
 OLD_IMAGENET = OLD_VIT | {"image_mean": MEAN, "image_std": STD}
 
 
@@ -117,40 +122,70 @@ def test_unsupported_timm_preprocessing_is_refused_in_one_line(change, message):
     assert "\n" not in str(refusal.value)
 
 
-def test_a_ratio_of_an_unknown_width_contradicts_no_weights():
-    check_sizes({"model_args": {"mlp_ratio": 2}}, {"mlp_dim": 96})
-    with pytest.raises(UsageError, match="states mlp_ratio=2, which .* whose mlp_dim is 96"):
-        check_sizes({"model_args": {"mlp_ratio": 2}}, {"mlp_dim": 96, "hidden_dim": 32})
+SIZES = {"hidden_dim": 48, "depth": 2, "mlp_dim": 96, "patch_size": 8, "in_channels": 3}
 
 
-def test_timms_default_of_three_channels_contradicts_no_weights():
-    stated = {"pretrained_cfg": {"input_size": [3, 28, 28]}, "model_args": {"in_chans": 1}}
-    check_sizes(stated, {"in_channels": 1})
-    with pytest.raises(UsageError, match="states in_chans=1, which .* whose in_channels is 3"):
-        check_sizes(stated, {"in_channels": 3})
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"hidden_size": 96}, "hidden_size=96, .* whose hidden_dim is 48"),
+        ({"num_hidden_layers": 3}, "num_hidden_layers=3, .* whose depth is 2"),
+        ({"num_attention_heads": 5}, "num_attention_heads=5, .* whose hidden_dim is 48"),
+        ({"intermediate_size": 192}, "intermediate_size=192, .* whose mlp_dim is 96"),
+        ({"patch_size": [16, 16]}, r"patch_size=\[16, 16\], .* whose patch_size is 8"),
+        ({"num_channels": 1}, "num_channels=1, .* whose in_channels is 3"),
+        ({"model_args": {"embed_dim": "48"}}, "embed_dim='48', .* whose hidden_dim is 48"),
+        ({"model_args": {"depth": 3}}, "depth=3, .* whose depth is 2"),
+        ({"model_args": {"num_heads": 5}}, "num_heads=5, .* whose hidden_dim is 48"),
+        ({"model_args": {"in_chans": 1}}, "in_chans=1, .* whose in_channels is 3"),
+        ({"model_args": {"mlp_ratio": 4.0}}, "mlp_ratio=4.0, .* whose mlp_dim is 96"),
+        # The keys of a model that pools in another way are the same.
+        ({"global_pool": "avg"}, "it has a class token and the pooling 'avg'"),
+        ({"model_args": {"global_pool": "avg"}}, "it has a class token and the pooling 'avg'"),
+        ({"hidden_act": "relu"}, "its activation is 'relu'; only GELU is supported"),
+        ({"hidden_act": ["gelu"]}, "its activation is .*; only GELU is supported"),
+        ({"hidden_act": 3}, "its activation is 3; only GELU is supported"),
+    ],
+)
+def test_a_config_that_contradicts_the_weights_or_the_library_is_refused(config, message):
+    message = message.replace(", .*", ", which contradicts the weights,")
+    with pytest.raises(UsageError, match=message):
+        stated_numerics(config, SIZES, class_token=True)
+
+
+@pytest.mark.parametrize(
+    ("config", "changes"),
+    [
+        ({"hidden_size": None, "layer_norm_eps": None}, {}),
+        ({"patch_size": [8, 8]}, {}),
+        ({"pretrained_cfg": {"input_size": None}}, {}),
+        ({"model_args": {"patch_size": [8, 8], "in_chans": 3}}, {}),
+        ({"model_args": {"mlp_ratio": 2.01}}, {}),
+        # A ratio of an unknown width, and timm's default of three channels.
+        ({"model_args": {"mlp_ratio": 3}}, {"hidden_dim": None}),
+        ({"pretrained_cfg": {"input_size": [3, 28, 28]}}, {"in_channels": 1}),
+    ],
+)
+def test_sizes_may_be_written_in_other_ways(config, changes):
+    sizes = {name: size for name, size in (SIZES | changes).items() if size}
+    assert stated_numerics(config, sizes, class_token=True) == {}
 
 
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        (OLD_VIT, Preprocessing(224, 224)),
-        ({}, Preprocessing(224, 224)),
+        (OLD_VIT, PLAIN),
+        ({}, PLAIN),
         (BIT, Preprocessing(448, 448, 1.0)),
         (OLD_IMAGENET, Preprocessing(224, 224, **IMAGENET)),
         (OLD_VIT | {"size": {"height": 32, "width": 48}}, Preprocessing(32, 48)),
         (OLD_VIT | {"resample": 3}, Preprocessing(224, 224, interpolation="bicubic")),
         (OLD_VIT | {"resample": 0}, Preprocessing(224, 224, interpolation="nearest")),
         (OLD_VIT | {"do_normalize": False}, Preprocessing(224, 224, mean=0.0, scale=255.0)),
-        (
-            OLD_VIT | {"rescale_factor": 1 / 127.5, "image_mean": 1, "image_std": 1.0},
-            Preprocessing(224, 224),
-        ),
-        (OLD_VIT | {"do_center_crop": True, "crop_size": 224}, Preprocessing(224, 224)),
+        (OLD_VIT | {"rescale_factor": 1 / 127.5, "image_mean": 1, "image_std": 1.0}, PLAIN),
+        (OLD_VIT | {"do_center_crop": True, "crop_size": 224}, PLAIN),
         (BIT | {"size": 512}, Preprocessing(448, 448, 0.875)),
-        (
-            {"feature_extractor_type": "ViTFeatureExtractor", "image_std": None},
-            Preprocessing(224, 224),
-        ),
+        ({"feature_extractor_type": "ViTFeatureExtractor", "image_std": None}, PLAIN),
         (
             {"image_processor_type": "ViTHybridImageProcessorFast", "image_mean": 0.5},
             Preprocessing(224, 224, 1.0, "bicubic", 127.5, (68.500533, 66.632158, 70.323163)),

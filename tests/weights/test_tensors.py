@@ -136,6 +136,25 @@ def test_files_of_other_programs_are_named(model, tmp_path):
     assert "is a pickle (from PyTorch?)" in refused(tmp_path / "model.pth")
 
 
+@pytest.mark.parametrize("claims_one", [False, True])
+@pytest.mark.parametrize("count", [60_000, 70_000], ids=["", "zip64"])
+def test_an_archive_of_very_many_members_is_refused_before_they_are_listed(
+    tmp_path, monkeypatch, count, claims_one
+):
+    path = tmp_path / "many.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("0.npy", b"")
+        archive.filelist *= count
+    if claims_one:
+        content = bytearray(path.read_bytes())
+        struct.pack_into("<2H", content, content.rindex(b"PK\x05\x06") + 8, 1, 1)
+        if count > 0xFFFF:
+            struct.pack_into("<2Q", content, content.rindex(b"PK\x06\x06") + 24, 1, 1)
+        path.write_bytes(content)
+    monkeypatch.delattr(zipfile, "ZipInfo")
+    assert "the directory of its archive has 3," in refused(path)
+
+
 def set_sizes(path, name, **fields):
     """Changes sizes that the directory of an archive states of one member."""
     content = bytearray(path.read_bytes())
