@@ -284,8 +284,9 @@ MODEL = f"average.{KERNEL} average.{NORM.format(0)}"
     ],
 )
 def test_names_that_are_not_those_of_one_model_are_refused(keys, message, tmp_path):
+    np.savez(tmp_path / "file.npz", **dict.fromkeys(keys.split(), np.zeros(2)))
     with pytest.raises(keras_vit.UsageError, match=message):
-        find_layout(dict.fromkeys(keys.split(), (2,)), tmp_path)
+        keras_vit.model_from_weights(tmp_path / "file.npz")
 
 
 @pytest.mark.parametrize("family", TABLES)

@@ -23,7 +23,8 @@ CHANGES = {
     "distilled": {"pooling": "distilled", "gelu": "erf"},
     "distilled_bare": {"pooling": "distilled", "position_embedding": "none"},
     "distilled_stem": {"patch_size": 2, "pooling": "distilled", "stem": STEM},
-    "representation": {"pooling": "map", "representation_dim": 20},
+    "representation": {"representation_dim": 20},
+    "map_representation": {"pooling": "map", "representation_dim": 20},
     "learned2d": {"position_embedding": "learned2d"},
     "relative": {"position_embedding": "relative"},
     "sincos2d": {"position_embedding": "sincos2d"},
@@ -36,7 +37,7 @@ CHANGES = {
 SPECS = {name: dataclasses.replace(VIT, **changes) for name, changes in CHANGES.items()}
 SPECS["bit"] = keras_vit.ResNetSpec((1, 2, 1, 1), 1)
 SPECS["bit_two_blocks"] = keras_vit.ResNetSpec((1, 2))
-NO_TIMM = {"representation", "learned2d", "relative", "sincos2d", "coarse"}
+NO_TIMM = {"representation", "map_representation", "learned2d", "relative", "sincos2d", "coarse"}
 NO_TIMM |= {"distilled_bare", "distilled_stem"}
 TRANSFORMERS = {"token", "coarse", "bands"}
 
