@@ -57,21 +57,18 @@ def test_a_contender_computes_keras_logits(setting, name, least):
 
 
 @pytest.mark.parametrize(
-    "spec",
-    [
-        DEEP,
-        dataclasses.replace(DEEP, depth=2, pooling="map"),
-        dataclasses.replace(DEEP, patch_size=1, depth=1, stem=ResNetStem((1, 1))),
-    ],
+    "changes",
+    [{}, {"depth": 2, "pooling": "map"}, {"patch_size": 1, "depth": 1, "stem": ResNetStem((1, 1))}],
     ids=["token", "map", "hybrid"],
 )
-def test_the_floor_has_only_the_products_of_the_model(spec, graph_file):
+def test_the_floor_has_only_the_products_of_the_model(changes, graph_file):
+    spec = dataclasses.replace(DEEP, **changes)
     content = graph_file(spec, (16, 16))
     floor = contenders.products_alone(content)
     assert {operator.name for operator in read_graph(floor).operators} <= set(PRODUCTS)
     assert products(floor) == products(content)
-    expected = PRODUCTS if spec.stem else PRODUCTS[:2]
-    assert {name for name, *_ in products(content)} == set(expected)
+    kinds = PRODUCTS if spec.stem else PRODUCTS[:2]
+    assert {name for name, *_ in products(content)} == set(kinds)
 
 
 def products(content):
@@ -104,17 +101,17 @@ def test_outliers_have_the_requested_size_and_norms_compensate_for_them():
     assert growth[outlying].min() >= 30
     assert growth[outlying].max() <= 100
     np.testing.assert_allclose(growth[~outlying], 1, rtol=1e-5)
-    blocks = ("encoderblock_0", "encoderblock_3")
-    writers = [f"{block}/{layer}" for block in blocks for layer in ("attention/out", "mlp/dense_1")]
-    norms = [f"{block}/{norm}" for block in blocks for norm in ("norm_attention", "norm_mlp")]
     weights, larger = (parameters_of(model) for model in (plain, grown))
-    for writer in writers:
-        for part in ("kernel", "bias"):
-            name = f"{writer}/{part}"
-            np.testing.assert_allclose(larger[name], weights[name] * growth, rtol=1e-4)
-    for norm in (*norms, "encoder_norm"):
-        name = f"{norm}/gamma"
-        np.testing.assert_allclose(larger[name] * growth, weights[name], rtol=1e-4)
+    for block in ("encoderblock_0", "encoderblock_3"):
+        for layer in ("attention/out", "mlp/dense_1"):
+            for part in ("kernel", "bias"):
+                name = f"{block}/{layer}/{part}"
+                np.testing.assert_allclose(larger[name], weights[name] * growth, rtol=1e-4)
+        for norm in ("norm_attention", "norm_mlp"):
+            name = f"{block}/{norm}/gamma"
+            np.testing.assert_allclose(larger[name] * growth, weights[name], rtol=1e-4)
+    name = "encoder_norm/gamma"
+    np.testing.assert_allclose(larger[name] * growth, weights[name], rtol=1e-4)
 
 
 def trained_like_with(outliers):

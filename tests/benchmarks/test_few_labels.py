@@ -39,6 +39,6 @@ def test_features_have_the_better_regularisation_of_each_number_of_images(
     assert f"20 nearest neighbours: {nearest}" in out
 
 
-def test_a_training_is_done_after_its_last_step(trained_run, tmp_path):
+def test_a_run_is_done_after_its_last_step(trained_run, tmp_path):
     assert few_labels.is_done(trained_run.path)
     assert not few_labels.is_done(tmp_path)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+import gate
 import pytest
 
 pytestmark = pytest.mark.soak(of="benchmarks")
@@ -15,8 +15,8 @@ PROGRAM = Path(__file__).parents[2] / "benchmarks" / "gate.py"
 
 
 def test_the_gate_passes_equal_files_and_refuses_bad_ones():
-    rates = runpy.run_path(str(PROGRAM))["rates"]
-    found = {(name, kind): passed for name, kind, passed in rates([100, 500, 2000], trials=30)}
+    rates = gate.rates([100, 500, 2000], trials=30)
+    found = {(name, kind): passed for name, kind, passed in rates}
     for name in ("balanced", "90/10"):
         assert min(found[name, "equal"]) >= 0.95
         assert max(found[name, "constant"]) == max(found[name, "shuffled"]) == 0
@@ -29,16 +29,11 @@ def test_the_gate_passes_equal_files_and_refuses_bad_ones():
 
 
 def test_it_is_a_command():
-    arguments = ("--images", "100", "--trials", "2")
-    done = subprocess.run(
-        [sys.executable, PROGRAM, *arguments], capture_output=True, text=True, check=True
-    )
-    lines = done.stdout.splitlines()
+    def printed(*words):
+        command = [sys.executable, PROGRAM, *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    lines = printed("--images", "100", "--trials", "2").splitlines()
     assert lines[0] == "files that pass"
     assert [line.split()[0] for line in lines[3:]] == ["balanced"] * 7 + ["90/10"] * 7
-    assert (
-        "--trials"
-        in subprocess.run(
-            [sys.executable, PROGRAM, "--help"], capture_output=True, text=True, check=True
-        ).stdout
-    )
+    assert "--trials" in printed("--help")

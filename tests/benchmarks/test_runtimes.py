@@ -3,54 +3,47 @@
 from __future__ import annotations
 
 import json
-import runpy
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+import runtimes
 
 from keras_vit import deploy
 
 pytestmark = pytest.mark.soak(of="benchmarks")
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def compared():
-    return runpy.run_path(str(ROOT / "benchmarks" / "runtimes.py"))["_compared"]
-
 
 @pytest.fixture
 def bundle(sample, tmp_path):
-    deploy.write_bundle(
-        tmp_path / "int8",
-        sample.exported("int8"),
-        np.random.default_rng(0).integers(0, 255, (20, 30, 3)).astype(np.uint8),
-    )
+    image = np.random.default_rng(0).integers(0, 255, (20, 30, 3)).astype(np.uint8)
+    deploy.write_bundle(tmp_path / "int8", sample.exported("int8"), image)
     return tmp_path / "int8"
 
 
-def test_a_runtime_that_gives_the_golden_scores_is_right(compared, bundle):
-    [row], wrong = compared([bundle], {"LiteRT 2.3.0": sys.executable})
+def compared(bundle, runtime="LiteRT 2.3.0"):
+    return runtimes._compared([bundle], {runtime: sys.executable})
+
+
+def test_a_runtime_that_gives_the_golden_scores_is_right(bundle):
+    [row], wrong = compared(bundle)
     assert wrong == []
     assert (row[0], row[1], row[3]) == ("int8", "2.9.0", "0.0e+00")
 
 
-def test_other_scores_are_wrong_where_the_runtime_is_not_older_than_the_floor(compared, bundle):
+def test_other_scores_are_wrong_where_the_runtime_is_not_older_than_the_floor(bundle):
     golden = json.loads((bundle / "golden.json").read_text())
     golden["tolerance"]["scores"] = -1.0
     (bundle / "golden.json").write_text(json.dumps(golden))
-    _, wrong = compared([bundle], {"LiteRT 2.3.0": sys.executable})
+    _, wrong = compared(bundle)
     assert wrong == ["int8 on LiteRT 2.3.0: differs by 0, over -1"]
-    [row], wrong = compared([bundle], {"2.8.0": sys.executable})
+    [row], wrong = compared(bundle, "2.8.0")
     assert (row[3], wrong) == ("0.0e+00 (older)", [])
 
 
-def test_a_refusal_counts_only_where_the_file_should_run(compared, bundle):
+def test_a_refusal_counts_only_where_the_file_should_run(bundle):
     (bundle / "model.tflite").write_bytes(b"no model")
-    for name, count in (("LiteRT 2.3.0", 1), ("2.8.0", 0)):
-        [row], wrong = compared([bundle], {name: sys.executable})
+    for runtime, count in (("LiteRT 2.3.0", 1), ("2.8.0", 0)):
+        [row], wrong = compared(bundle, runtime)
         assert row[3] == "refused"
         assert len(wrong) == count

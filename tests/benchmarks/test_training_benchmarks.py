@@ -76,17 +76,13 @@ def test_the_step_has_the_precision(precision, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--peak", "0"), "--peak must be positive. Received: 0"),
-        (
-            ("--peers", "transformers", "--precision", "mixed_bfloat16"),
-            "none of --peers can be timed",
-        ),
+        ("--peak 0", "--peak must be positive. Received: 0"),
+        ("--peers transformers --precision mixed_bfloat16", "none of --peers can be timed"),
     ],
 )
 def test_mistakes_end_before_anything_is_timed(words, message):
-    result = subprocess.run(
-        [sys.executable, ROOT / "train/benchmark.py", *words], capture_output=True, text=True
-    )
+    command = [sys.executable, ROOT / "train/benchmark.py", *words.split()]
+    result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 2
     assert result.stderr.endswith(f"error: {message}\n")
 
@@ -97,9 +93,8 @@ def test_the_profile_adds_up_operations_of_a_kind():
 
 
 def test_the_profile_of_a_step_finds_its_products():
-    step, _, _, *rows = printed(
-        "benchmarks/step_profile.py", "--model", "Ti16", "--batch-size", "2"
-    )
+    words = ("--model", "Ti16", "--batch-size", "2")
+    step, _, _, *rows = printed("benchmarks/step_profile.py", *words)
     milliseconds = float(re.match(r"(\d+) ms for the step", step)[1])
     kinds = {name: (float(ms), int(calls)) for ms, calls, name in (row.split() for row in rows)}
     ms, calls = kinds["MatMul"]

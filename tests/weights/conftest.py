@@ -1,8 +1,11 @@
-"""Fixtures for tests of weight files: a small model, its file, and a way to damage it."""
+"""Fixtures for tests of weight files: a small model, its file, and a folder of a hub."""
 
 from __future__ import annotations
 
-import numpy as np
+import functools
+import json
+import shutil
+
 import pytest
 
 import keras_vit
@@ -20,12 +23,14 @@ def saved(model, tmp_path):
 
 
 @pytest.fixture
-def rewrite():
-    """Changes the dict of arrays in a `.npz` file."""
+def hub_folder(fixtures, tmp_path):
+    """Makes a folder as of a hub from a reference file, with changes at a place in its config."""
 
-    def apply(path, change):
-        arrays = dict(np.load(path))
-        change(arrays)
-        np.savez(path, **arrays)
+    def make(name, place=(), **changes):
+        shutil.copy(fixtures / f"{name}.safetensors", tmp_path / "model.safetensors")
+        config = json.loads((fixtures / f"{name}.config.json").read_text())
+        functools.reduce(dict.get, place, config).update(changes)
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        return tmp_path
 
-    return apply
+    return make

@@ -18,38 +18,40 @@ LIGHT = "S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.03-do_0.0-sd_0.0"
 NONE = "S_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0"
 SMALL = "S_16-i1k-300ep-lr_0.001-aug_medium2-wd_0.1-do_0.0-sd_0.0"
 HYBRID = "R26_S_32-i21k-300ep-lr_0.001-aug_light1-wd_0.1-do_0.0-sd_0.0"
+TUNED = "imagenet2012-steps_20k-lr_0.03-res_224"
 
 
-def line(filename, final_val, dataset, steps, lr, resolution, val, test):
+def line(filename, final_val, tuned, val, test):
     model, ds = filename.split("-")[:2]
     name = model.replace("_S_", "+S_").replace("_", "/")
     aug = filename.partition("aug_")[2].partition("-")[0]
-    short = {500: "0k", 2500: "2k", 10000: "10k", 20000: "20k"}[steps]
-    tuned = f"{filename}--{dataset}-steps_{short}-lr_{lr}-res_{resolution}"
+    dataset, *settings = tuned.split("-")
+    steps, lr, resolution = (setting.partition("_")[2] for setting in settings)
+    steps = {"0k": 500, "20k": 20000}[steps]
     return (
         f"{name},{ds},300.0,0.001,{aug},0.03,0.0,0.0,{final_val},{final_val},{final_val},{dataset},"
-        f"{lr},{steps},{resolution},{val},{test},22050664,300.12,{filename},{tuned}"
+        f"{lr},{steps},{resolution},{val},{test},22050664,300.12,{filename},{filename}--{tuned}"
     )
 
 
 LINES = [
-    line(LIGHT, 0.46, "imagenet2012", 20000, 0.01, 224, 0.830, 0.8100),
-    line(LIGHT, 0.46, "imagenet2012", 20000, 0.03, 224, 0.831, 0.8090),
-    line(LIGHT, 0.46, "imagenet2012", 20000, 0.03, 384, 0.850, 0.83728),
-    line(LIGHT, 0.46, "oxford_iiit_pet", 500, 0.003, 224, 0.967, 0.93),
-    line(NONE, 0.45, "imagenet2012", 20000, 0.03, 224, 0.832, 0.8080),
-    line(SMALL, 0.79, "imagenet2012", 20000, 0.01, 224, 0.790, 0.7880),
-    line(HYBRID, 0.47, "imagenet2012", 20000, 0.01, 384, 0.852, 0.83846),
+    line(LIGHT, 0.46, "imagenet2012-steps_20k-lr_0.01-res_224", 0.830, 0.8100),
+    line(LIGHT, 0.46, TUNED, 0.831, 0.8090),
+    line(LIGHT, 0.46, "imagenet2012-steps_20k-lr_0.03-res_384", 0.850, 0.83728),
+    line(LIGHT, 0.46, "oxford_iiit_pet-steps_0k-lr_0.003-res_224", 0.967, 0.93),
+    line(NONE, 0.45, TUNED, 0.832, 0.8080),
+    line(SMALL, 0.79, "imagenet2012-steps_20k-lr_0.01-res_224", 0.790, 0.7880),
+    line(HYBRID, 0.47, "imagenet2012-steps_20k-lr_0.01-res_384", 0.852, 0.83846),
 ]
 
 
 @pytest.fixture
 def index(tmp_path):
-    path = tmp_path / "index.csv"
+    """Writes an index."""
 
     def write(lines=LINES, header=HEADER):
-        path.write_text("\n".join([header, *lines]) + "\n")
-        return path
+        (tmp_path / "index.csv").write_text("\n".join([header, *lines]) + "\n")
+        return tmp_path / "index.csv"
 
     return write
 
@@ -105,34 +107,27 @@ def test_an_absent_or_binary_file_is_refused(tmp_path):
         read_index(tmp_path / "index.csv")
 
 
-def test_best_s16_for_imagenet_at_224(index):
-    rows = read_index(index())
-    entry = best(rows, "S/16", "imagenet2012", image_size=224)
-    # The best file by validation accuracy; another file has the best test accuracy.
-    assert entry.name == f"augreg/{NONE}--imagenet2012-steps_20k-lr_0.03-res_224"
+def test_the_best_file_has_its_address_model_and_data_set(index):
+    entry = best(read_index(index()), "S/16", "imagenet2012", image_size=224)
     assert entry.url.endswith(f"/vit_models/augreg/{entry.name.partition('/')[2]}.npz")
     assert (entry.model, entry.image_size, entry.num_classes) == ("ViT-S_16", 224, 1000)
-    assert entry.top1 == pytest.approx(80.80)
 
 
-def test_best_by_pretraining_compares_pretraining_on_imagenet21k_only(index):
-    entry = best(read_index(index()), "S/16", image_size=224, by="final_val")
-    assert entry.name == f"augreg/{LIGHT}--imagenet2012-steps_20k-lr_0.03-res_224"
-    assert entry.top1 == pytest.approx(80.90)
-
-
-def test_best_at_any_resolution(index):
-    assert best(read_index(index()), "ViT-S_16").image_size == 384
-
-
-def test_best_for_another_data_set(index):
-    entry = best(read_index(index()), "ViT_S16", "oxford_iiit_pet")
-    assert (entry.num_classes, entry.top1) == (37, None)
-
-
-def test_best_hybrid(index):
-    entry = best(read_index(index()), "R26+ViT-S_32")
-    assert (entry.model, entry.top1) == ("R26+ViT-S_32", pytest.approx(83.846))
+@pytest.mark.parametrize(
+    ("arguments", "file", "tuned", "top1"),
+    [
+        # The best file by validation accuracy; another file has the best test accuracy.
+        (("S/16", "imagenet2012", 224), NONE, TUNED, 80.80),
+        # Pre-training is compared on ImageNet-21k only.
+        (("S/16", "imagenet2012", 224, "final_val"), LIGHT, TUNED, 80.90),
+        (("ViT-S_16",), LIGHT, "imagenet2012-steps_20k-lr_0.03-res_384", 83.728),
+        (("ViT_S16", "oxford_iiit_pet"), LIGHT, "oxford_iiit_pet-steps_0k-lr_0.003-res_224", None),
+        (("R26+ViT-S_32",), HYBRID, "imagenet2012-steps_20k-lr_0.01-res_384", 83.846),
+    ],
+)
+def test_the_best_file_is_found(index, arguments, file, tuned, top1):
+    entry = best(read_index(index()), *arguments)
+    assert (entry.name, entry.top1) == (f"augreg/{file}--{tuned}", pytest.approx(top1))
 
 
 @pytest.mark.parametrize(

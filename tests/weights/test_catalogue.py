@@ -12,68 +12,36 @@ from keras_vit.specs import VARIANTS, Preprocessing, ResNetSpec
 from keras_vit.weights.cache import cached_path
 from keras_vit.weights.catalogue import PUBLISHED, augreg_weights, find_weights, list_weights
 
-STORAGE = "https://storage.googleapis.com"
-S16 = "S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.03-do_0.0-sd_0.0"
+VIT = "https://storage.googleapis.com/vit_models"
+BIT = "https://storage.googleapis.com/bit_models"
+B8 = "B_8-i21k-300ep-lr_0.001-aug_medium2-wd_0.1-do_0.0-sd_0.0"
 B16 = "B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"
+S16 = "S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.03-do_0.0-sd_0.0"
+R_TI16 = "R_Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0"
+TUNED = "imagenet2012-steps_20k-lr_0.03"
 
 
 @pytest.mark.parametrize(
-    ("model", "weights", "url", "image_size", "num_classes", "top1"),
+    ("model", "name", "url", "image_size", "num_classes", "top1"),
     [
-        ("ViT-B_16", "imagenet21k", "vit_models/imagenet21k/ViT-B_16", 224, 21843, None),
-        ("ViT-H_14", "imagenet21k", "vit_models/imagenet21k/ViT-H_14", 224, 21843, None),
-        (
-            "R50+ViT-B_16",
-            "imagenet21k+imagenet2012",
-            "vit_models/imagenet21k+imagenet2012/R50+ViT-B_16",
-            384,
-            1000,
-            None,
-        ),
-        (
-            "ViT-S_16",
-            "augreg",
-            f"vit_models/augreg/{S16}--imagenet2012-steps_20k-lr_0.03-res_384",
-            384,
-            1000,
-            83.73,
-        ),
-        (
-            "ViT-B_8",
-            "augreg",
-            "vit_models/augreg/B_8-i21k-300ep-lr_0.001-aug_medium2-wd_0.1-do_0.0-sd_0.0"
-            "--imagenet2012-steps_20k-lr_0.03-res_224",
-            224,
-            1000,
-            85.58,
-        ),
-        (
-            "R+ViT-Ti_16",
-            "augreg",
-            "vit_models/augreg/R_Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0"
-            "--imagenet2012-steps_20k-lr_0.03-res_384",
-            384,
-            1000,
-            75.40,
-        ),
-        ("ViT-S_16", "sam", "vit_models/sam/ViT-S_16", 224, 1000, None),
-        ("ViT-B_32-gap", "gsam", "vit_models/gsam/ViT-B_32", 224, 1000, None),
-        ("BiT-R50x1", "bit-s", "bit_models/BiT-S-R50x1", 224, 1000, None),
-        ("BiT-R152x4", "bit-m", "bit_models/BiT-M-R152x4", 224, 21843, None),
-        (
-            "BiT-R101x3",
-            "bit-m+imagenet2012",
-            "bit_models/BiT-M-R101x3-ILSVRC2012",
-            480,
-            1000,
-            84.38,
-        ),
+        ("ViT-B_16", "imagenet21k/ViT-B_16", VIT, 224, 21843, None),
+        ("ViT-H_14", "imagenet21k/ViT-H_14", VIT, 224, 21843, None),
+        ("R50+ViT-B_16", "imagenet21k+imagenet2012/R50+ViT-B_16", VIT, 384, 1000, None),
+        ("ViT-S_16", f"augreg/{S16}--{TUNED}-res_384", VIT, 384, 1000, 83.73),
+        ("ViT-B_8", f"augreg/{B8}--{TUNED}-res_224", VIT, 224, 1000, 85.58),
+        ("R+ViT-Ti_16", f"augreg/{R_TI16}--{TUNED}-res_384", VIT, 384, 1000, 75.40),
+        ("ViT-S_16", "sam/ViT-S_16", VIT, 224, 1000, None),
+        ("ViT-B_32-gap", "gsam/ViT-B_32", VIT, 224, 1000, None),
+        ("BiT-R50x1", "bit-s/BiT-S-R50x1", BIT, 224, 1000, None),
+        ("BiT-R152x4", "bit-m/BiT-M-R152x4", BIT, 224, 21843, None),
+        ("BiT-R101x3", "bit-m+imagenet2012/BiT-M-R101x3-ILSVRC2012", BIT, 480, 1000, 84.38),
     ],
 )
-def test_a_directory_means_the_variants_default(model, weights, url, image_size, num_classes, top1):
-    entry = find_weights(model, weights)
-    assert entry.url == f"{STORAGE}/{url}.npz"
-    assert (entry.model, entry.directory) == (model, weights)
+def test_a_directory_means_the_variants_default(model, name, url, image_size, num_classes, top1):
+    directory, file = name.split("/")
+    entry = find_weights(model, directory)
+    assert entry.url == f"{url}/{name if url == VIT else file}.npz"
+    assert (entry.model, entry.directory) == (model, directory)
     assert (entry.image_size, entry.num_classes, entry.top1) == (image_size, num_classes, top1)
     assert entry.default
     assert entry in list_weights(model)
@@ -85,24 +53,14 @@ def test_names_are_accepted_in_several_spellings(model, weights):
     assert find_weights(model, weights).name == "imagenet21k/ViT-B_16"
 
 
-@pytest.mark.parametrize(
-    "weights",
-    [
-        "imagenet21k+imagenet2012/ViT-B_16-224",
-        "imagenet21k+imagenet2012/ViT-B_16-224.npz",
-        "ViT-B_16-224",
-        "ViT-B_16-224.npz",
-    ],
-)
-def test_a_full_name_needs_no_directory_and_no_suffix(weights):
-    entry = find_weights("ViT-B_16", weights)
-    assert (entry.image_size, entry.top1, entry.default) == (224, 81.2, False)
-
-
-def test_both_files_fine_tuned_at_224_are_known():
-    entry = find_weights("ViT-L_16", "ViT-L_16-224")
-    assert entry.url == f"{STORAGE}/vit_models/imagenet21k+imagenet2012/ViT-L_16-224.npz"
-    assert (entry.image_size, entry.num_classes, entry.top1) == (224, 1000, 82.7)
+@pytest.mark.parametrize("suffix", ["", ".npz"])
+@pytest.mark.parametrize("directory", ["", "imagenet21k+imagenet2012/"])
+@pytest.mark.parametrize(("model", "top1"), [("ViT-B_16", 81.2), ("ViT-L_16", 82.7)])
+def test_a_full_name_needs_no_directory_and_no_suffix(model, top1, directory, suffix):
+    entry = find_weights(model, f"{directory}{model}-224{suffix}")
+    assert entry.url == f"{VIT}/imagenet21k+imagenet2012/{model}-224.npz"
+    assert (entry.image_size, entry.num_classes, entry.top1) == (224, 1000, top1)
+    assert not entry.default
 
 
 def test_an_augreg_name_need_not_be_listed():
@@ -110,8 +68,7 @@ def test_an_augreg_name_need_not_be_listed():
     for spelled in (name, f"{name}.npz", f"augreg/{name}.npz"):
         entry = find_weights("ViT-S_16", spelled)
         assert entry not in PUBLISHED
-        assert entry.name == f"augreg/{name}"
-        assert entry.url == f"{STORAGE}/vit_models/augreg/{name}.npz"
+        assert (entry.name, entry.url) == (f"augreg/{name}", f"{VIT}/augreg/{name}.npz")
         assert (entry.image_size, entry.num_classes) == (224, 37)
         assert (entry.top1, entry.default) == (None, False)
 
@@ -156,6 +113,9 @@ def test_names_outside_the_augreg_pattern_are_not_parsed(name):
     assert augreg_weights(name) is None
 
 
+SEVERAL = "imagenet21k/ViT-B_16, imagenet21k\\+imagenet2012/ViT-B_16, sam/ViT-B_16"
+
+
 @pytest.mark.parametrize(
     ("model", "weights", "message"),
     [
@@ -165,12 +125,7 @@ def test_names_outside_the_augreg_pattern_are_not_parsed(name):
         ("ViT-H_14", "sam", "only for .*ViT-B_16.*; ViT-H_14 has imagenet21k\\.$"),
         ("ViT-B_16", "gsam", "only for .*ViT-B_16-gap.*; ViT-B_16 has imagenet21k, "),
         ("ViT-Pico_4", "imagenet21k", "no published weights for ViT-Pico_4"),
-        (
-            "ViT-B_16",
-            "ViT-B_16",
-            "several directories; choose one of imagenet21k/ViT-B_16, "
-            "imagenet21k\\+imagenet2012/ViT-B_16, sam/ViT-B_16\\.$",
-        ),
+        ("ViT-B_16", "ViT-B_16", f"several directories; choose one of {SEVERAL}\\.$"),
         ("ViT-B_16", S16, "is for ViT-S_16. Received: model='ViT-B_16'"),
         ("ViT-B_16", "BiT-M-R50x1.npz", "is for BiT-R50x1. Received: model='ViT-B_16'"),
         ("ViT-B_16", f"{B16}--mnist-steps_10k-lr_0.003-res_384", "there are no weights"),
@@ -182,12 +137,14 @@ def test_the_error_of_a_wrong_name_lists_the_known_names(model, weights, message
     assert "\n" not in str(error.value)
 
 
-def test_every_entry_belongs_to_a_variant_as_it_is():
+def test_every_entry_belongs_to_a_variant_as_it_is_and_has_its_own_path_in_the_cache():
     for entry in PUBLISHED:
         spec = VARIANTS[entry.model]
         assert entry.pooling == ("gap" if isinstance(spec, ResNetSpec) else spec.pooling)
         assert entry.licence == "Apache-2.0"
         assert entry.top1 is None or (entry.num_classes == 1000 and 75 < entry.top1 < 90)
+        assert urllib.parse.urlsplit(entry.url).path.endswith(f"/{entry.name.split('/')[1]}.npz")
+    assert len({cached_path(entry.url, "/cache") for entry in PUBLISHED}) == len(PUBLISHED)
 
 
 def test_pinned_hashes_are_sha256_and_each_is_of_one_file():
@@ -202,13 +159,6 @@ def test_every_published_variant_has_one_default_in_each_directory():
     assert set(defaults) == {(entry.model, entry.directory) for entry in PUBLISHED}
     unpublished = set(VARIANTS) - {entry.model for entry in PUBLISHED}
     assert unpublished <= {"ViT-Pico_4", "R+ViT-Pico_4", "BiT-R8x1"}
-
-
-def test_every_file_has_its_own_path_in_the_cache():
-    places = {cached_path(entry.url, "/cache") for entry in PUBLISHED}
-    assert len(places) == len(PUBLISHED)
-    for entry in PUBLISHED:
-        assert urllib.parse.urlsplit(entry.url).path.endswith(f"/{entry.name.split('/')[1]}.npz")
 
 
 def test_preprocessing_is_that_of_the_published_evaluation():
@@ -227,10 +177,7 @@ def test_the_list_is_a_table():
     assert len(whole) == len(PUBLISHED) + 1
     assert {line.index("Apache-2.0") for line in whole[1:]} == {whole[0].index("licence")}
     assert "85.99" in whole[next(i for i, line in enumerate(whole) if "R50_L_32" in line)]
-
-
-def test_the_list_is_a_table_in_notebooks():
-    page = list_weights("R50+ViT-B_16")._repr_html_()
+    page = list_weights("R50+ViT-B_16")._repr_html_()  # in notebooks
     assert page.count("<tr>") == 3
     assert "<td>imagenet21k+imagenet2012/R50+ViT-B_16</td><td>384</td>" in page
 

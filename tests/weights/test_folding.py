@@ -25,100 +25,95 @@ KEYS = {
 }
 
 
-@pytest.fixture(params=SPECS)
-def rgb(request, randomised, tmp_path):
-    """A model of RGB images, its file, and its kernel (rows, columns, 3, features)."""
-    spec = SPECS[request.param]
-    model = randomised(_model(spec))
-    keras_vit.save_weights(model, tmp_path / "rgb.npz")
-    kernel = np.load(tmp_path / "rgb.npz")[KEYS[request.param]]
-    return model, tmp_path / "rgb.npz", kernel
+def make(name, **changes):
+    """A model of 5 classes with changes of its spec."""
+    spec = dataclasses.replace(SPECS[name], **changes)
+    return (keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT)(spec, 5, 32)
 
 
-def _model(spec, **arguments):
-    kind = keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT
-    return kind(spec, 5, 32, **arguments)
+@pytest.fixture
+def rgb(randomised, tmp_path):
+    """Makes a model of RGB images, and its file."""
 
+    def save(name):
+        model = randomised(make(name))
+        keras_vit.save_weights(model, tmp_path / "rgb.npz")
+        return model, tmp_path / "rgb.npz"
 
-def _kernel(model):
-    is_plain = isinstance(model.spec, keras_vit.ViTSpec) and model.spec.stem is None
-    layer = model.get_layer("patch_encoder" if is_plain else "conv_root")
-    return np.asarray((layer.projection if is_plain else layer).kernel)
+    return save
 
 
 @pytest.mark.parametrize("channels", [1, 2, 4, 7, 13])
-def test_a_kernel_is_folded_as_timm_folds_it(rgb, channels):
-    model, file, kernel = rgb
+@pytest.mark.parametrize("name", SPECS)
+def test_a_kernel_is_folded_as_timm_folds_it(rgb, name, channels, tmp_path):
+    model, file = rgb(name)
+    kernel = np.load(file)[KEYS[name]]
     # timm: the sum for one channel, otherwise R, G, B, R, G, B ... times 3 / channels.
     if channels == 1:
-        expected = kernel[:, :, 0] + kernel[:, :, 1] + kernel[:, :, 2]
+        expected = kernel.sum(axis=2, keepdims=True)
     else:
         bands = [kernel[:, :, band % 3] * 3 / channels for band in range(channels)]
         expected = np.stack(bands, axis=2)
-    built = _model(dataclasses.replace(model.spec, in_channels=channels))
+    built = make(name, in_channels=channels)
     record = keras_vit.load_weights(built, file)
     assert record.resampled == (f"channels 3 to {channels}",)
     for other in (built, keras_vit.model_from_weights(file, in_channels=channels)):
         assert other.input_shape == (None, 32, 32, channels)
-        actual = _kernel(other).reshape(expected.shape if channels > 1 else (*kernel.shape[:2], -1))
+        keras_vit.save_weights(other, tmp_path / "folded.npz")
+        actual = np.load(tmp_path / "folded.npz")[KEYS[name]]
         np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-7)
         np.testing.assert_array_equal(other.get_weights()[-1], model.get_weights()[-1])
 
 
-@pytest.mark.flavours
-def test_a_grey_vit_gives_the_scores_of_three_equal_channels(randomised, tmp_path, rng):
-    model = randomised(_model(SPECS["vit"]))
-    keras_vit.save_weights(model, tmp_path / "rgb.npz")
-    grey = keras_vit.model_from_weights(tmp_path / "rgb.npz", in_channels=1)
-    images = rng.uniform(-1, 1, (3, 32, 32, 1)).astype(np.float32)
-    expected = np.asarray(model(np.repeat(images, 3, axis=-1), training=False))
-    np.testing.assert_allclose(np.asarray(grey(images, training=False)), expected, atol=1e-5)
-
-
-def test_patches_are_resized_and_folded_together(randomised, tmp_path, rng):
-    model = randomised(_model(SPECS["vit"]))
-    keras_vit.save_weights(model, tmp_path / "rgb.npz")
-    larger = dataclasses.replace(SPECS["vit"], patch_size=16)
-    rgb, grey = (
-        keras_vit.ViT(larger, 5, 64),
-        keras_vit.ViT(dataclasses.replace(larger, in_channels=1), 5, 64),
-    )
-    keras_vit.load_weights(rgb, tmp_path / "rgb.npz", resize_patches=True)
-    record = keras_vit.load_weights(grey, tmp_path / "rgb.npz", resize_patches=True)
-    assert record.resampled == ("patches 8 x 8 to 16 x 16; channels 3 to 1",)
-    images = rng.uniform(-1, 1, (1, 64, 64, 1)).astype(np.float32)
+def assert_grey_as_three(grey, rgb, size, rng):
+    """Checks that a grey image has the scores of three equal channels."""
+    images = rng.uniform(-1, 1, (3, size, size, 1)).astype(np.float32)
     expected = np.asarray(rgb(np.repeat(images, 3, axis=-1), training=False))
     np.testing.assert_allclose(np.asarray(grey(images, training=False)), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize(("stored", "wanted"), [(1, 3), (4, 3), (4, 1)])
-def test_other_channels_than_three_are_not_folded(tmp_path, stored, wanted):
-    spec = dataclasses.replace(SPECS["vit"], in_channels=stored)
-    keras_vit.save_weights(_model(spec), tmp_path / "bands.npz")
-    model = _model(dataclasses.replace(spec, in_channels=wanted))
-    with pytest.raises(keras_vit.UsageError) as caught:
-        keras_vit.load_weights(model, tmp_path / "bands.npz")
-    assert (
-        f"in_channels {stored}, not {wanted}; only kernels of 3 channels are folded to other "
-        "numbers" in str(caught.value).splitlines()[0]
-    )
+@pytest.mark.flavours
+def test_a_grey_vit_gives_the_scores_of_three_equal_channels(rgb, rng):
+    model, file = rgb("vit")
+    assert_grey_as_three(keras_vit.model_from_weights(file, in_channels=1), model, 32, rng)
 
 
-def test_another_mismatch_does_not_name_channels_that_would_be_folded(randomised, tmp_path):
-    keras_vit.save_weights(_model(SPECS["vit"]), tmp_path / "rgb.npz")
-    model = _model(dataclasses.replace(SPECS["vit"], hidden_dim=24, in_channels=1))
+def test_patches_are_resized_and_folded_together(rgb, rng):
+    _, file = rgb("vit")
+    larger = dataclasses.replace(SPECS["vit"], patch_size=16)
+    enlarged = keras_vit.ViT(larger, 5, 64)
+    grey = keras_vit.ViT(dataclasses.replace(larger, in_channels=1), 5, 64)
+    keras_vit.load_weights(enlarged, file, resize_patches=True)
+    record = keras_vit.load_weights(grey, file, resize_patches=True)
+    assert record.resampled == ("patches 8 x 8 to 16 x 16; channels 3 to 1",)
+    assert_grey_as_three(grey, enlarged, 64, rng)
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted", "end"),
+    [
+        ({"in_channels": 1}, {"in_channels": 3}, "in_channels 1, not 3; only kernels of 3 {}"),
+        ({"in_channels": 4}, {"in_channels": 3}, "in_channels 4, not 3; only kernels of 3 {}"),
+        ({"in_channels": 4}, {"in_channels": 1}, "in_channels 4, not 1; only kernels of 3 {}"),
+        # Channels that would be folded are not named.
+        ({}, {"hidden_dim": 24, "in_channels": 1}, "hidden_dim 48, not 24"),
+    ],
+)
+def test_other_channels_than_three_are_not_folded(tmp_path, stored, wanted, end):
+    keras_vit.save_weights(make("vit", **stored), tmp_path / "bands.npz")
     with pytest.raises(keras_vit.UsageError) as caught:
-        keras_vit.load_weights(model, tmp_path / "rgb.npz")
-    assert str(caught.value).splitlines()[0].endswith("hidden_dim 48, not 24")
+        keras_vit.load_weights(make("vit", **wanted), tmp_path / "bands.npz")
+    end = end.format("channels are folded to other numbers")
+    assert str(caught.value).splitlines()[0].endswith(end)
 
 
 @pytest.mark.parametrize("channels", [1, 4])
 @pytest.mark.parametrize("name", SPECS)
 def test_channels_are_read_from_the_kernel(tmp_path, name, channels):
-    spec = dataclasses.replace(SPECS[name], in_channels=channels)
-    keras_vit.save_weights(_model(spec), tmp_path / "saved.npz")
+    model = make(name, in_channels=channels)
+    keras_vit.save_weights(model, tmp_path / "saved.npz")
     np.savez(tmp_path / "bare.npz", **np.load(tmp_path / "saved.npz"))  # without metadata
-    assert keras_vit.model_from_weights(tmp_path / "bare.npz").spec == spec
+    assert keras_vit.model_from_weights(tmp_path / "bare.npz").spec == model.spec
 
 
 def test_a_constructor_takes_the_channels_of_the_file(tmp_path):
@@ -137,8 +132,8 @@ def test_a_variant_keeps_its_name_with_other_channels(tmp_path):
 
 
 def test_a_grey_file_of_timm_is_read_though_its_config_describes_rgb(tmp_path):
-    grey = dataclasses.replace(SPECS["vit"], gelu="erf", in_channels=1)
-    keras_vit.save_weights(_model(grey), tmp_path / "model.safetensors")
+    grey = make("vit", gelu="erf", in_channels=1)
+    keras_vit.save_weights(grey, tmp_path / "model.safetensors")
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["model_args"]["in_chans"] == 1
     assert config["pretrained_cfg"]["input_size"] == [1, 32, 32]
@@ -148,7 +143,7 @@ def test_a_grey_file_of_timm_is_read_though_its_config_describes_rgb(tmp_path):
     arrays = load_file(tmp_path / "model.safetensors")
     save_file(arrays, tmp_path / "model.safetensors")  # without keras_vit's metadata
     model = keras_vit.model_from_weights(tmp_path)
-    assert model.spec == grey
+    assert model.spec == grey.spec
     preprocessing = model.preprocessing
     assert preprocessing.channels == 1
     assert (preprocessing.mean, preprocessing.scale) == pytest.approx((127.5, 76.5))

@@ -12,12 +12,12 @@ from keras_vit import Preprocessing, UsageError
 from keras_vit.data import preprocess
 from keras_vit.data.arithmetic import central_box
 from keras_vit.weights.hub_config import (
-    check_sizes,
+    stated_numerics,
     timm_preprocessing,
     transformers_preprocessing,
 )
 
-# `vit_base_patch16_224.augreg_in21k_ft_in1k`, and `deit_base_patch16_224.fb_in1k`.
+# `vit_base_patch16_224.augreg_in21k_ft_in1k`.
 AUGREG = {
     "input_size": [3, 224, 224],
     "interpolation": "bicubic",
@@ -26,7 +26,7 @@ AUGREG = {
     "mean": [0.5, 0.5, 0.5],
     "std": [0.5, 0.5, 0.5],
 }
-DEIT = AUGREG | {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 IMAGENET = {"mean": (123.675, 116.28, 103.53), "scale": (58.395, 57.12, 57.375)}
 # `google/vit-base-patch16-224` in the spelling of 2021, `google/bit-50` in today's.
 OLD_VIT = {
@@ -36,24 +36,18 @@ OLD_VIT = {
     "image_std": [0.5, 0.5, 0.5],
     "size": 224,
 }
-BIT = {
+BIT = OLD_VIT | {
     "crop_size": {"height": 448, "width": 448},
     "do_center_crop": True,
     "do_convert_rgb": True,
-    "do_normalize": True,
     "do_rescale": True,
-    "do_resize": True,
-    "image_mean": [0.5, 0.5, 0.5],
     "image_processor_type": "BitImageProcessor",
-    "image_std": [0.5, 0.5, 0.5],
     "resample": 2,
     "rescale_factor": 0.00392156862745098,
     "size": {"shortest_edge": 448},
 }
-IMAGENET_STATISTICS = {
-    "image_mean": [0.485, 0.456, 0.406],
-    "image_std": [0.229, 0.224, 0.225],
-}
+PLAIN = Preprocessing(224, 224)
+OLD_IMAGENET = OLD_VIT | {"image_mean": MEAN, "image_std": STD}
 
 
 @pytest.fixture(scope="module")
@@ -77,22 +71,11 @@ def resize_then_cut(image, edge, size, resampling):
     return np.asarray(image.crop((left, top, left + size, top + size)), np.float64)
 
 
-def test_timm_maps_to_pixel_values():
-    expected = Preprocessing(224, 224, 224 / 248, "bicubic")
-    assert timm_preprocessing(AUGREG) == expected
-    assert timm_preprocessing({"architecture": "vit", "pretrained_cfg": AUGREG}) == expected
-    assert timm_preprocessing(DEIT) == Preprocessing(224, 224, 224 / 248, "bicubic", **IMAGENET)
-
-
-def test_absent_fields_have_the_defaults_of_timm():
-    expected = Preprocessing(224, 224, 0.875, "bicubic", **IMAGENET)
-    assert timm_preprocessing({"pretrained_cfg": {}}) == expected
-    assert timm_preprocessing({"crop_pct": None, "crop_mode": ""}) == expected
-
-
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
+        ({}, Preprocessing(224, 224, 224 / 248, "bicubic")),
+        ({"mean": MEAN, "std": STD}, Preprocessing(224, 224, 224 / 248, "bicubic", **IMAGENET)),
         ({"crop_mode": "squash", "crop_pct": 1.0}, Preprocessing(224, 224, None, "bicubic")),
         ({"crop_pct": 1.0}, Preprocessing(224, 224, 1.0, "bicubic")),
         (
@@ -101,8 +84,16 @@ def test_absent_fields_have_the_defaults_of_timm():
         ),
     ],
 )
-def test_timm_crops(change, expected):
-    assert timm_preprocessing(AUGREG | change) == expected
+def test_timm_maps_to_pixel_values(change, expected):
+    stated = AUGREG | change
+    assert timm_preprocessing(stated) == expected
+    assert timm_preprocessing({"architecture": "vit", "pretrained_cfg": stated}) == expected
+
+
+def test_absent_fields_have_the_defaults_of_timm():
+    expected = Preprocessing(224, 224, 0.875, "bicubic", **IMAGENET)
+    assert timm_preprocessing({"pretrained_cfg": {}}) == expected
+    assert timm_preprocessing({"crop_pct": None, "crop_mode": ""}) == expected
 
 
 @pytest.mark.parametrize(
@@ -131,51 +122,77 @@ def test_unsupported_timm_preprocessing_is_refused_in_one_line(change, message):
     assert "\n" not in str(refusal.value)
 
 
-def test_a_ratio_of_an_unknown_width_contradicts_no_weights():
-    check_sizes({"model_args": {"mlp_ratio": 2}}, {"mlp_dim": 96})
-    with pytest.raises(UsageError, match="states mlp_ratio=2, which .* whose mlp_dim is 96"):
-        check_sizes({"model_args": {"mlp_ratio": 2}}, {"mlp_dim": 96, "hidden_dim": 32})
+SIZES = {"hidden_dim": 48, "depth": 2, "mlp_dim": 96, "patch_size": 8, "in_channels": 3}
 
 
-def test_timms_default_of_three_channels_contradicts_no_weights():
-    stated = {"pretrained_cfg": {"input_size": [3, 28, 28]}, "model_args": {"in_chans": 1}}
-    check_sizes(stated, {"in_channels": 1})
-    with pytest.raises(UsageError, match="states in_chans=1, which .* whose in_channels is 3"):
-        check_sizes(stated, {"in_channels": 3})
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"hidden_size": 96}, "hidden_size=96, .* whose hidden_dim is 48"),
+        ({"num_hidden_layers": 3}, "num_hidden_layers=3, .* whose depth is 2"),
+        ({"num_attention_heads": 5}, "num_attention_heads=5, .* whose hidden_dim is 48"),
+        ({"intermediate_size": 192}, "intermediate_size=192, .* whose mlp_dim is 96"),
+        ({"patch_size": [16, 16]}, r"patch_size=\[16, 16\], .* whose patch_size is 8"),
+        ({"num_channels": 1}, "num_channels=1, .* whose in_channels is 3"),
+        ({"model_args": {"embed_dim": "48"}}, "embed_dim='48', .* whose hidden_dim is 48"),
+        ({"model_args": {"depth": 3}}, "depth=3, .* whose depth is 2"),
+        ({"model_args": {"num_heads": 5}}, "num_heads=5, .* whose hidden_dim is 48"),
+        ({"model_args": {"in_chans": 1}}, "in_chans=1, .* whose in_channels is 3"),
+        ({"model_args": {"mlp_ratio": 4.0}}, "mlp_ratio=4.0, .* whose mlp_dim is 96"),
+        # The keys of a model that pools in another way are the same.
+        ({"global_pool": "avg"}, "it has a class token and the pooling 'avg'"),
+        ({"model_args": {"global_pool": "avg"}}, "it has a class token and the pooling 'avg'"),
+        ({"hidden_act": "relu"}, "its activation is 'relu'; only GELU is supported"),
+        ({"hidden_act": ["gelu"]}, "its activation is .*; only GELU is supported"),
+        ({"hidden_act": 3}, "its activation is 3; only GELU is supported"),
+    ],
+)
+def test_a_config_that_contradicts_the_weights_or_the_library_is_refused(config, message):
+    message = message.replace(", .*", ", which contradicts the weights,")
+    with pytest.raises(UsageError, match=message):
+        stated_numerics(config, SIZES, class_token=True)
 
 
-def test_transformers_maps_to_pixel_values():
-    assert transformers_preprocessing(OLD_VIT) == Preprocessing(224, 224)
-    assert transformers_preprocessing({}) == Preprocessing(224, 224)
-    assert transformers_preprocessing(BIT) == Preprocessing(448, 448, 1.0)
-    actual = transformers_preprocessing(OLD_VIT | IMAGENET_STATISTICS)
-    assert actual == Preprocessing(224, 224, **IMAGENET)
+@pytest.mark.parametrize(
+    ("config", "changes"),
+    [
+        ({"hidden_size": None, "layer_norm_eps": None}, {}),
+        ({"patch_size": [8, 8]}, {}),
+        ({"pretrained_cfg": {"input_size": None}}, {}),
+        ({"model_args": {"patch_size": [8, 8], "in_chans": 3}}, {}),
+        ({"model_args": {"mlp_ratio": 2.01}}, {}),
+        # A ratio of an unknown width, and timm's default of three channels.
+        ({"model_args": {"mlp_ratio": 3}}, {"hidden_dim": None}),
+        ({"pretrained_cfg": {"input_size": [3, 28, 28]}}, {"in_channels": 1}),
+    ],
+)
+def test_sizes_may_be_written_in_other_ways(config, changes):
+    sizes = {name: size for name, size in (SIZES | changes).items() if size}
+    assert stated_numerics(config, sizes, class_token=True) == {}
 
 
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
+        (OLD_VIT, PLAIN),
+        ({}, PLAIN),
+        (BIT, Preprocessing(448, 448, 1.0)),
+        (OLD_IMAGENET, Preprocessing(224, 224, **IMAGENET)),
         (OLD_VIT | {"size": {"height": 32, "width": 48}}, Preprocessing(32, 48)),
         (OLD_VIT | {"resample": 3}, Preprocessing(224, 224, interpolation="bicubic")),
         (OLD_VIT | {"resample": 0}, Preprocessing(224, 224, interpolation="nearest")),
         (OLD_VIT | {"do_normalize": False}, Preprocessing(224, 224, mean=0.0, scale=255.0)),
-        (
-            OLD_VIT | {"rescale_factor": 1 / 127.5, "image_mean": 1, "image_std": 1.0},
-            Preprocessing(224, 224),
-        ),
-        (OLD_VIT | {"do_center_crop": True, "crop_size": 224}, Preprocessing(224, 224)),
+        (OLD_VIT | {"rescale_factor": 1 / 127.5, "image_mean": 1, "image_std": 1.0}, PLAIN),
+        (OLD_VIT | {"do_center_crop": True, "crop_size": 224}, PLAIN),
         (BIT | {"size": 512}, Preprocessing(448, 448, 0.875)),
-        (
-            {"feature_extractor_type": "ViTFeatureExtractor", "image_std": None},
-            Preprocessing(224, 224),
-        ),
+        ({"feature_extractor_type": "ViTFeatureExtractor", "image_std": None}, PLAIN),
         (
             {"image_processor_type": "ViTHybridImageProcessorFast", "image_mean": 0.5},
             Preprocessing(224, 224, 1.0, "bicubic", 127.5, (68.500533, 66.632158, 70.323163)),
         ),
     ],
 )
-def test_transformers_sizes_crops_and_scales(config, expected):
+def test_transformers_maps_to_pixel_values(config, expected):
     assert transformers_preprocessing(config) == expected
 
 
@@ -209,9 +226,9 @@ def test_unsupported_transformers_preprocessing_is_refused_in_one_line(config, m
 
 
 def test_stretching_equals_the_resize_of_transformers_exactly(photograph):
-    preprocessing = transformers_preprocessing(OLD_VIT | IMAGENET_STATISTICS)
+    preprocessing = transformers_preprocessing(OLD_IMAGENET)
     pixels = np.asarray(photograph.resize((224, 224), Image.Resampling.BILINEAR), np.float64)
-    expected = (pixels / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    expected = (pixels / 255 - MEAN) / STD
     actual = preprocess(np.asarray(photograph), preprocessing)[0]
     np.testing.assert_allclose(actual, expected, atol=1e-6)
 

@@ -20,14 +20,3 @@ def test_patch_kernels_are_resized_as_flexivit_does(old, new, rng):
     expected = np.einsum("ab,bcd->acd", inverse, kernel.reshape(old * old, 3, 4))
     actual = resample_patches(kernel, new)
     np.testing.assert_allclose(actual.reshape(new * new, 3, 4), expected, atol=2e-5)
-
-
-def test_larger_patches_keep_the_embeddings_of_enlarged_images(rng):
-    import tensorflow as tf
-
-    kernel = rng.normal(size=(8, 8, 3, 4))
-    image = rng.normal(size=(1, 8, 8, 3))
-    larger = tf.image.resize(image, (20, 20), method="bilinear").numpy()
-    before = np.einsum("bhwc,hwcd->bd", image, kernel)
-    after = np.einsum("bhwc,hwcd->bd", larger, resample_patches(kernel, 20))
-    np.testing.assert_allclose(after, before, atol=1e-3)
