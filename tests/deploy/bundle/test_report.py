@@ -252,8 +252,8 @@ DAMAGED = {"device": "X", "problem": "", "half_precision": [{"sums": "float32", 
             {"gpu_run": ON_GPU},
             "- On a GPU: `SwiftShader` with LiteRT's accelerator takes the whole file; on 2 images "
             "scores differ from the CPU's by at most 1.0e-05 of their scale\n"
-            "- A GPU's half precision, emulated: with `float32` sums scores change by at most 0.10% "
-            "of their scale; with `float16` sums `overflow in MEAN of encoderblock_0`",
+            "- A GPU's half precision, emulated: with `float32` sums scores change by at most "
+            "0.10% of their scale; with `float16` sums `overflow in MEAN of encoderblock_0`",
         ),
         (
             {"gpu_run": ON_GPU | {"problem": "scores differ", "block": "encoderblock_3"}},

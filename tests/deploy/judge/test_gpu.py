@@ -13,8 +13,6 @@ from keras_vit.tflite.compiled_model import GpuOutputs, run_on_gpu
 from keras_vit.tflite.flatbuffer import read_graph
 from keras_vit.tflite.float16_emulation import Emulated
 
-FLOAT = deploy.precision_of("none")
-
 
 def cpu_as_gpu(change=lambda graph, scores: scores):
     """A device that computes on the CPU, and changes the scores of some files."""
@@ -61,11 +59,8 @@ def test_a_refused_file_keeps_the_reason_and_the_device(sample):
         raise RefusedError("Test GPU: the accelerator does not take GATHER_ND")
 
     found = judged(sample, refuse, "int8")
-    assert (found.device, found.problem) == (
-        "Test GPU",
-        "the accelerator does not take GATHER_ND",
-    )
-    assert (found.images, found.half_precision) == (0, ())
+    assert (found.device, found.images, found.half_precision) == ("Test GPU", 0, ())
+    assert found.problem == "the accelerator does not take GATHER_ND"
     with pytest.raises(RefusedError, match="the int8 file fails on Test GPU: the accelerator"):
         found.check("int8")
 
@@ -80,25 +75,24 @@ def test_without_a_device_nothing_is_wrong_but_a_demand_is_not_met(sample, monke
     assert NOT_ASKED.problem.startswith("not asked for")
 
 
-def test_a_file_that_is_not_emulated_fails_a_demand(sample, monkeypatch):
+def test_a_file_that_is_not_emulated_or_overflows_in_half_precision_fails_a_demand(
+    sample, monkeypatch
+):
     def refusing(*_):
         raise RefusedError("EXP is not emulated")
 
-    monkeypatch.setattr("keras_vit.deploy.judge.gpu.emulate", refusing)
-    found = judged(sample, cpu_as_gpu())
-    with pytest.raises(RefusedError, match="with float32 sums: not emulated: EXP is not emulated"):
-        found.check("float32")
-
-
-def test_overflow_in_half_precision_fails_a_demand(sample, monkeypatch):
-    def overflowing(content, inputs, sums):
+    def overflowing(*_):
         return Emulated(None, "MEAN of encoderblock_0/norm_mlp")
 
-    monkeypatch.setattr("keras_vit.deploy.judge.gpu.emulate", overflowing)
-    found = judged(sample, cpu_as_gpu())
-    assert found.problem == ""
-    with pytest.raises(RefusedError, match="overflow in MEAN of encoderblock_0/norm_mlp"):
-        found.check("float32")
+    for emulate, message in (
+        (refusing, "with float32 sums: not emulated: EXP is not emulated"),
+        (overflowing, "overflow in MEAN of encoderblock_0/norm_mlp"),
+    ):
+        monkeypatch.setattr("keras_vit.deploy.judge.gpu.emulate", emulate)
+        found = judged(sample, cpu_as_gpu())
+        assert found.problem == ""
+        with pytest.raises(RefusedError, match=message):
+            found.check("float32")
 
 
 @pytest.mark.slow

@@ -31,12 +31,19 @@ def test_float_files_run_in_half_precision_and_are_judged_in_it(sample, name):
 def test_squares_of_a_large_stream_fit_into_half_precision(trained_like, pictures):
     # Today's XNNPACK sums squares in float32, but older versions and GPUs do not, so the values
     # themselves are checked.
-    model, image = _with_large_stream(trained_like), pictures(1, (16, 24))
-    undivided = GraphOptions(rewrites=frozenset(REWRITES) - {"scaled_stream"})
-    largest = {
-        name: _largest_value(deploy.to_tflite(model, options=options), image)
-        for name, options in (("divided", GraphOptions()), ("undivided", undivided))
-    }
+    model = trained_like(keras_vit.ViT(keras_vit.ViTSpec(8, 96, 2, 3, 80), 5, (16, 24)))
+    encoder = model.get_layer("patch_encoder")
+    for variable in (encoder.projection.kernel, encoder.positions, encoder.class_token):
+        variable.assign(np.asarray(variable) * 400)  # as trained models may have it
+    image, largest = pictures(1, (16, 24)), {}
+    for name, rewrites in (("divided", REWRITES), ("undivided", {*REWRITES} - {"scaled_stream"})):
+        content = deploy.to_tflite(model, options=GraphOptions(rewrites=frozenset(rewrites)))
+        run = Interpreter(model_content=content, experimental_preserve_all_tensors=True)
+        run.allocate_tensors()
+        run.set_tensor(run.get_input_details()[0]["index"], image)
+        run.invoke()
+        written = [index for op in run._get_ops_details() for index in op["outputs"]]
+        largest[name] = max(np.abs(run.get_tensor(index)).max() for index in written)
     assert largest["divided"] < np.finfo(np.float16).max / 4
     assert largest["undivided"] > np.finfo(np.float16).max
 
@@ -53,28 +60,8 @@ def test_a_file_that_does_not_run_in_half_precision_is_reported_and_not_refused(
     with pytest.raises(RefusedError, match="LiteRT does not run the file in half precision: "):
         predict_in_half_precision(content, np.ones((1, 1, 4, 16), np.float32))
     images = deploy.Reference(np.ones((1, 1, 4, 16), np.float32), np.ones((1, 3, 4, 8)))
-    found = judge_half_precision(
-        deploy.MadeFile(deploy.precision_of("none"), content, deploy.About("product")), images
-    )
+    made = deploy.MadeFile(deploy.precision_of("none"), content, deploy.About("product"))
+    found = judge_half_precision(made, images)
     assert found.verdict is None
     assert found.to_dict() == {"problem": found.problem}
-    exported = dataclasses.replace(sample.exported("none"), half=found)
-    deploy.check(exported)
-
-
-def _with_large_stream(trained_like):
-    """A model with values of several hundred in the residual stream, as trained ones may have."""
-    model = trained_like(keras_vit.ViT(keras_vit.ViTSpec(8, 96, 2, 3, 80), 5, (16, 24)))
-    encoder = model.get_layer("patch_encoder")
-    for variable in (encoder.projection.kernel, encoder.positions, encoder.class_token):
-        variable.assign(np.asarray(variable) * 400)
-    return model
-
-
-def _largest_value(content, image):
-    interpreter = Interpreter(model_content=content, experimental_preserve_all_tensors=True)
-    interpreter.allocate_tensors()
-    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], image)
-    interpreter.invoke()
-    written = [index for op in interpreter._get_ops_details() for index in op["outputs"]]
-    return max(np.abs(interpreter.get_tensor(index)).max() for index in written)
+    deploy.check(dataclasses.replace(sample.exported("none"), half=found))
