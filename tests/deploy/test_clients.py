@@ -62,11 +62,11 @@ def pictures_of(sample):
 
 
 @pytest.fixture
-def installed(tmp_path, monkeypatch):
+def installed(tmp_path_factory, monkeypatch):
     """Replaces MediaPipe by a script; None is a package that is not installed."""
 
     def install(script):
-        path = tmp_path / "runner.py"
+        path = tmp_path_factory.mktemp("client") / "runner.py"
         path.write_text(script or "")
         monkeypatch.setattr(clients.Client, "program", path)
         module = "numpy" if script else "no_such_package"

@@ -30,35 +30,21 @@ UNKNOWN = {"accuracy": None, "keras_accuracy": None}
 
 
 def description(name="float32", **changes):
+    """What a bundle's model.json says; changes may be figures of its parity."""
     parity = {
-        "precision": name,
-        "images_from": "held-out images of digits",
-        "images": 359,
-        "comparisons": 359,
-        "agreement": 0.9972,
-        "max_difference": 0.5,
-        "scale": 8.4,
-        "cosine": 0.99774,
-        "accuracy": 0.9916,
-        "keras_accuracy": 0.9944,
-        "rewritten": True,
+        **{"precision": name, "images_from": "held-out images of digits"},
+        **{"images": 359, "comparisons": 359, "agreement": 0.9972, "cosine": 0.99774},
+        **{"max_difference": 0.5, "scale": 8.4, "rewritten": True},
+        **{"accuracy": 0.9916, "keras_accuracy": 0.9944},
     }
     tensor = {"shape": [1, 32, 48, 3], "dtype": "float32", "mean": 127.5, "scale": 127.5}
     made = {
-        "format": 1,
-        "model": "ViT-Pico_4",
-        "weights_sha256": "5" * 64,
-        "precision": name,
+        **{"format": 1, "model": "ViT-Pico_4", "precision": name, "weights_sha256": "5" * 64},
+        **{"bytes": 3 * MIB, "sha256": name * 4, "runtime_floor": "2.9.0"},
         "input": tensor | {"height": 32, "width": 48, "crop": None, "interpolation": "bilinear"},
         "output": {"shape": [1, 10], "dtype": "float32", "kind": "logits", "classes": 10},
-        "runtime_floor": "2.9.0",
-        "bytes": 3 * MIB,
-        "sha256": name * 4,
         "delegation": {"nodes": 98, "delegated": 98, "partitions": 1, "undelegated": []},
-        "gpu": [],
-        "float_layers": [],
-        "calibration": None,
-        "made_with": {"keras": "3.15.1"},
+        **{"gpu": [], "float_layers": [], "calibration": None, "made_with": {"keras": "3.15.1"}},
     }
     parity |= {key: changes.pop(key) for key in list(changes) if key in parity}
     return made | {"parity": parity} | changes

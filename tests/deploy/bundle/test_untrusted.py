@@ -26,6 +26,7 @@ def some(variants, count=150):
 
 
 def refused(read, description):
+    """Whether these values are refused, which they must be in one line."""
     try:
         read()
     except (UsageError, RefusedError) as error:
@@ -126,13 +127,16 @@ def python(tmp_path, monkeypatch):
     return replace
 
 
-def test_nothing_in_the_current_folder_is_imported(sample, tmp_path, monkeypatch):
+def test_a_good_file_passes_without_a_word_or_an_import_from_the_current_folder(
+    sample, tmp_path, monkeypatch, capfd
+):
     for name in ("numpy", "ai_edge_litert", "pathlib"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')")
-    (tmp_path / "model.tflite").write_bytes(sample.file("none").read_bytes())
+    (tmp_path / "model.tflite").write_bytes(sample.file("int8").read_bytes())
     monkeypatch.chdir(tmp_path)
     opened.try_file(Path("model.tflite"))
     assert not (tmp_path / "imported").exists()
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -161,13 +165,6 @@ def test_a_file_that_does_not_finish_is_refused(python, tmp_path, monkeypatch):
     python("exec sleep 60")
     with pytest.raises(RefusedError, match="a process that runs it does not finish within 0.2 s"):
         opened.try_file(tmp_path / "m.tflite")
-
-
-def test_a_good_file_passes_without_a_word(sample, tmp_path, capfd):
-    good = tmp_path / "good.tflite"
-    good.write_bytes(sample.file("int8").read_bytes())
-    opened.try_file(good)
-    assert capfd.readouterr() == ("", "")
 
 
 def test_what_is_no_model_is_not_loaded_here(tmp_path):

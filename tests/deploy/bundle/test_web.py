@@ -89,16 +89,12 @@ def test_another_version_of_litert_js_is_replaced_by_npm(page, npm, tmp_path):
     assert called.read_text().split()[:2] == ["ci", "--omit=dev"]
 
 
-def test_what_npm_says_is_one_line(page, npm):
+def test_why_npm_does_not_fetch_litert_js_is_one_line(page, npm, monkeypatch):
     shutil.rmtree(page / "node_modules")
     npm("echo 'npm error no network' >&2; echo more >&2; exit 1")
     with pytest.raises(UsageError, match="npm ci in .* fails: .*no network") as caught:
         deploy.fetch_litert_js(page)
     assert "\n" not in str(caught.value)
-
-
-def test_a_computer_without_npm_is_told_what_to_install(page, monkeypatch):
-    shutil.rmtree(page / "node_modules")
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UsageError, match=r"which is not installed; install Node\.js 20 or newer"):
         deploy.fetch_litert_js(page)
