@@ -19,6 +19,8 @@ from PIL import Image
 import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit.deploy import ParityError, Runner, Verdict
+from keras_vit.deploy.graph.graph_options import GraphOptions
+from keras_vit.deploy.resolve import resolve
 from keras_vit.tflite.flatbuffer import operators
 from keras_vit.weights.hashing import weights_sha256
 from keras_vit.weights.names import weight_names
@@ -93,19 +95,6 @@ def test_the_hash_of_the_weights_is_that_of_names_shapes_and_values(small_spec):
     assert weights_sha256(model) != found
 
 
-def test_golden_file_matches_the_output_of_a_correct_runner(write, folder, sample):
-    _, golden = write()
-    tensor = keras_vit.preprocess(golden["image"], sample.model)[0]
-    np.testing.assert_array_equal(tensor, golden["tensor"])
-    scores = Runner(folder / "model.tflite")(golden["tensor"][None])[0]
-    np.testing.assert_allclose(scores, golden["scores"], atol=1e-5)
-    expected = np.asarray(sample.model(tensor[None], training=False))[0]
-    np.testing.assert_allclose(golden["scores"], expected, atol=1e-4)
-    entry = json.loads((folder / "golden.json").read_text())["scores"]
-    assert (entry["dtype"], entry["shape"]) == ("float32", [10])
-    assert base64.b64decode(entry["base64"]) == golden["scores"].astype("<f4").tobytes()
-
-
 def resized(image):
     """Resizes as another runner would: bilinear, the width first."""
     image, method = Image.fromarray(image), Image.Resampling.BILINEAR
@@ -113,23 +102,34 @@ def resized(image):
     return np.asarray(image, np.float64)
 
 
-def test_bundle_records_mean_and_scale_of_each_channel(write, folder):
+def test_golden_file_matches_a_correct_runner_with_mean_and_scale_of_each_channel(
+    write, folder, sample
+):
     mean, scale = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
     how = keras_vit.Preprocessing(16, 24, mean=mean, scale=scale)
     description, golden = write(preprocessing=how)
-    tensor_info = description["input"]
-    assert (tensor_info["mean"], tensor_info["scale"]) == (list(mean), list(scale))
+    found = description["input"]
+    assert (found["mean"], found["scale"]) == (list(mean), list(scale))
     # As another runner would do it, from model.json and the image only.
-    expected = (resized(golden["image"]) - tensor_info["mean"]) / tensor_info["scale"]
+    expected = (resized(golden["image"]) - found["mean"]) / found["scale"]
     np.testing.assert_allclose(golden["tensor"], expected, atol=1e-6)
-    scores = Runner(folder / "model.tflite")(golden["tensor"][None])[0]
+    tensor = golden["tensor"][None]
+    [scores] = Runner(folder / "model.tflite")(tensor)
     np.testing.assert_allclose(scores, golden["scores"], atol=1e-5)
+    [expected] = np.asarray(sample.model(tensor, training=False))
+    np.testing.assert_allclose(golden["scores"], expected, atol=1e-4)
+    entry = json.loads((folder / "golden.json").read_text())["scores"]
+    assert (entry["dtype"], entry["shape"]) == ("float32", [10])
+    assert base64.b64decode(entry["base64"]) == golden["scores"].astype("<f4").tobytes()
 
 
 @pytest.mark.slow
-def test_a_bundle_with_pixel_input_has_neutral_mean_and_scale(write, folder, of_pixels):
-    resolved, exported = of_pixels
-    description, golden = write(exported)
+def test_a_bundle_with_pixel_input_has_neutral_mean_and_scale(write, folder, sample):
+    resolved = resolve(sample.model, GraphOptions("uint8", "probabilities"))
+    pixels = deploy.to_pixels(sample.images, sample.model.preprocessing)
+    reference = deploy.Reference(pixels, deploy.expected_scores(resolved, pixels))
+    made = deploy.Converter(resolved, ["none"]).made()
+    description, golden = write(deploy.judge_file(made, reference))
     tensor_info = description["input"]
     assert (tensor_info["dtype"], tensor_info["mean"], tensor_info["scale"]) == ("uint8", 0.0, 1.0)
     assert description["output"]["kind"] == "probabilities"
@@ -141,6 +141,8 @@ def test_a_bundle_with_pixel_input_has_neutral_mean_and_scale(write, folder, of_
     np.testing.assert_array_equal(scores, golden["scores"])
     [expected] = deploy.expected_scores(resolved, golden["tensor"][None])
     np.testing.assert_allclose(golden["scores"], expected, atol=1e-5)
+    check = deploy.check_golden(folder)
+    assert (check.passed, check.tensor, check.kernels[0].difference) == (True, 0, 0)
 
 
 def test_an_integer_bundle_records_scales_and_zero_points(write, folder, sample):

@@ -11,16 +11,14 @@ import pytest
 from keras_vit import deploy
 from keras_vit.cli import _bundles
 
-TO_ANDROID, TO_WEB = "export/to_android.py", "export/to_web.py"
 BUNDLE = "runs/flowers/export/float32"
 
 
 @pytest.fixture(params=["android", "web"])
 def demo(request, app, page):
     """A command and the options that name its folder."""
-    return {"android": (TO_ANDROID, "--only", "--app", app), "web": (TO_WEB, "--page", page)}[
-        request.param
-    ]
+    options = {"android": ("--only", "--app", app), "web": ("--page", page)}
+    return f"export/to_{request.param}.py", *options[request.param]
 
 
 @pytest.mark.parametrize(
@@ -50,30 +48,23 @@ def test_a_mistake_is_one_line_and_leaves_everything_as_it_was(
 
 
 @pytest.mark.parametrize(
-    ("command", "option", "name", "words", "typed"),
+    ("kind", "option", "words"),
     [
-        (
-            *(TO_ANDROID, "--app", "android_demo", "--only --samples 3"),
-            "android --bundle {bundle} --only --samples 3",
-        ),
-        (
-            *(TO_WEB, "--page", "web_demo", "--name 'my roses' --out page"),
-            "web --bundle {bundle} --name 'my roses' --out {here}/page",
-        ),
+        ("android", "--app", "--only --samples 3"),
+        ("web", "--page", "--name 'my roses' --out page"),
     ],
-    ids=["android", "web"],
 )
 def test_outside_a_clone_the_commands_say_what_to_type(
-    invoke, bundle, tmp_path, monkeypatch, command, option, name, words, typed
+    invoke, bundle, tmp_path, monkeypatch, kind, option, words
 ):
     monkeypatch.setattr(_bundles, "_CLONE", tmp_path / "site-packages")
-    words = "--bundle", BUNDLE, *shlex.split(words)
-    code, _, error = invoke(command, *words, cwd=tmp_path)
+    arguments = (f"export/to_{kind}.py", "--bundle", BUNDLE, *shlex.split(words))
+    code, _, error = invoke(*arguments, cwd=tmp_path)
     assert code == 2
     [line] = error.splitlines()
-    assert f"the folder {name} is not in the installed package" in line
-    typed = typed.format(bundle=bundle, here=tmp_path)
-    assert line.endswith(f"in a clone of keras_vit, run: keras-vit {typed}")
-    code, _, error = invoke(command, *words, option, ".", cwd=tmp_path)
+    assert f"the folder {kind}_demo is not in the installed package" in line
+    typed = f"keras-vit {kind} --bundle {bundle} {words.replace('page', f'{tmp_path}/page')}"
+    assert line.endswith(f"in a clone of keras_vit, run: {typed}")
+    code, _, error = invoke(*arguments, option, ".", cwd=tmp_path)
     assert code == 2
-    assert f"expected the folder {name}" in error
+    assert f"expected the folder {kind}_demo" in error

@@ -23,20 +23,11 @@ def changed(path, **changes):
 
 
 @pytest.mark.parametrize(
-    "quantize",
-    [
-        "none",
-        "int8",
-        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("pixels", "dynamic")),
-    ],
+    "quantize", ["none", "int8", pytest.param("dynamic", marks=pytest.mark.slow)]
 )
-def test_a_bundle_passes_where_it_was_exported(sample, request, picture, tmp_path, quantize):
-    if quantize == "pixels":
-        _, exported = request.getfixturevalue("of_pixels")
-    else:
-        exported = sample.exported(quantize)
+def test_a_bundle_passes_where_it_was_exported(sample, picture, tmp_path, quantize):
     folder = tmp_path / quantize
-    deploy.write_bundle(folder, exported, picture)
+    deploy.write_bundle(folder, sample.exported(quantize), picture)
     check = deploy.check_golden(folder)
     _, golden = deploy.read_bundle(folder)
     assert check.passed
