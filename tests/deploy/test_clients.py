@@ -164,10 +164,13 @@ ANSWER = "import json; print(json.dumps({{'version': '7', 'scores': {}}}))"
         (CLIENT, None),
         (
             ANSWER.format("[[0.0] * 9 + [1.0]] * 24"),
-            "gives other scores than LiteRT for the same p",
+            "gives other scores than LiteRT for the same pixels",
         ),
         (ANSWER.format("[[float('nan')] * 10] * 24"), "they differ by nan"),
-        (ANSWER.format("[[0.1] * 9] * 24"), r"scores of the shape \(24, 9\); expected \(24, 10\)"),
+        (
+            ANSWER.format("[[0.1] * 9] * 24"),
+            r"gives scores of the shape \(24, 9\); expected \(24, 10\)",
+        ),
         (REFUSED, "7 refuses it: no such op"),
     ],
     ids=["right", "always the last class", "NaN", "too few classes", "refused"],

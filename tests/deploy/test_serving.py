@@ -160,10 +160,8 @@ def test_it_says_what_it_is(exported):
     assert written == json.loads(json.dumps(description))
     assert keras_vit.ViTSpec.from_dict(description["spec"]) == exported.model.spec
     assert keras_vit.Preprocessing.from_dict(description["preprocessing"]) == HOW
-    of_files, outputs = (
-        description["signatures"]["bytes"],
-        description["signatures"]["serving_default"]["outputs"],
-    )
+    signatures = description["signatures"]
+    of_files, outputs = signatures["bytes"], signatures["serving_default"]["outputs"]
     assert of_files["inputs"] == {"image_bytes": {"dtype": "string", "shape": [None]}}
     assert outputs["probabilities"] == {"dtype": "float32", "shape": [None, 5]}
     assert outputs["labels"] == {"dtype": "string", "shape": [None, 3]}

@@ -15,6 +15,7 @@ WEB_DEMO = Path(__file__).parents[3] / "web_demo"
 
 @pytest.fixture
 def picture(rng):
+    """Noise of another size than the sample's input."""
     return rng.integers(0, 255, (50, 40, 3)).astype(np.uint8)
 
 
@@ -24,6 +25,19 @@ def bundle(sample, tmp_path, picture):
     folder = tmp_path / "runs" / "flowers" / "export" / "float32"
     deploy.write_bundle(folder, sample.exported("none"), picture)
     return folder
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Writes a shell script: its path."""
+
+    def write(name, text):
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+        return path
+
+    return write
 
 
 @pytest.fixture

@@ -208,13 +208,17 @@ def test_a_full_disk_leaves_the_old_bundle(write, folder):
 
 @pytest.mark.soak(of="kills")
 def test_a_kill_at_any_moment_leaves_the_old_bundle_or_the_new_one(write, folder, sample):
+    def write_forever():
+        while True:
+            for exported in versions:
+                write(exported)
+
     versions = (sample.exported("none"), sample.exported("int8"))
     known = {write(exported)[0]["sha256"] for exported in versions}
     generator, written = np.random.default_rng(0), folder / "model.json"
     for _ in range(20):
         before = written.stat().st_mtime_ns
-        fork = multiprocessing.get_context("fork")
-        process = fork.Process(target=_write_forever, args=(write, versions))
+        process = multiprocessing.get_context("fork").Process(target=write_forever)
         process.start()
         deadline = time.monotonic() + 20
         while written.stat().st_mtime_ns == before and time.monotonic() < deadline:
@@ -231,12 +235,6 @@ def test_a_kill_at_any_moment_leaves_the_old_bundle_or_the_new_one(write, folder
         assert golden["scores"].shape == (10,)
         names = {"golden.json", "labels.txt", "model.json", "model.tflite"}
         assert {path.name for path in folder.iterdir()} == names
-
-
-def _write_forever(write, versions):
-    while True:
-        for exported in versions:
-            write(exported)
 
 
 @pytest.mark.parametrize(

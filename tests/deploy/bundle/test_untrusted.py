@@ -114,19 +114,6 @@ def test_an_export_refuses_labels_of_several_lines(sample, tmp_path):
     assert not (tmp_path / "out" / "float32").exists()
 
 
-@pytest.fixture
-def python(tmp_path, monkeypatch):
-    """Replaces the interpreter of the other process by a shell script."""
-
-    def replace(line):
-        path = tmp_path / "python"
-        path.write_text(f"#!/bin/sh\n{line}\n")
-        path.chmod(0o755)
-        monkeypatch.setattr(sys, "executable", str(path))
-
-    return replace
-
-
 def test_a_good_file_passes_without_a_word_or_an_import_from_the_current_folder(
     sample, tmp_path, monkeypatch, capfd
 ):
@@ -154,15 +141,15 @@ def test_a_good_file_passes_without_a_word_or_an_import_from_the_current_folder(
         ),
     ],
 )
-def test_how_the_process_ended_is_said(python, tmp_path, script, message):
-    python(script)
+def test_how_the_process_ended_is_said(program, tmp_path, monkeypatch, script, message):
+    monkeypatch.setattr(sys, "executable", program("python", script))
     with pytest.raises(RefusedError, match=message):
         opened.try_file(tmp_path / "m.tflite")
 
 
-def test_a_file_that_does_not_finish_is_refused(python, tmp_path, monkeypatch):
+def test_a_file_that_does_not_finish_is_refused(program, tmp_path, monkeypatch):
     monkeypatch.setattr(opened, "_SECONDS", 0.2)
-    python("exec sleep 60")
+    monkeypatch.setattr(sys, "executable", program("python", "exec sleep 60"))
     with pytest.raises(RefusedError, match="a process that runs it does not finish within 0.2 s"):
         opened.try_file(tmp_path / "m.tflite")
 

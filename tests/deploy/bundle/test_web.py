@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import re
 import shutil
 from pathlib import Path
@@ -64,24 +63,12 @@ def test_the_command_says_what_it_made(invoke, bundle, page, tmp_path):
     assert "python -m http.server --directory site" in out
 
 
-@pytest.fixture
-def npm(tmp_path, monkeypatch):
-    """Puts a program of this text in the place of npm."""
-
-    def put(text):
-        (tmp_path / "npm").write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / "npm").chmod(0o755)
-        monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-
-    return put
-
-
-def test_another_version_of_litert_js_is_replaced_by_npm(page, npm, tmp_path):
+def test_another_version_of_litert_js_is_replaced_by_npm(page, program, tmp_path, monkeypatch):
     assert deploy.has_litert_js(page)
     package = page / "node_modules" / "@litertjs" / "core" / "package.json"
     package.write_text('{"version": "2.0.0"}')
     called = tmp_path / "called"
-    npm(f'echo "$@" > {called}')
+    monkeypatch.setenv("PATH", str(program("npm", f'echo "$@" > {called}').parent))
     assert not deploy.has_litert_js(page)
     with pytest.raises(UsageError, match=r"expected LiteRT\.js 2\.5\.3 in it; run npm ci there"):
         deploy.make_site({}, page, tmp_path / "site")
@@ -89,9 +76,10 @@ def test_another_version_of_litert_js_is_replaced_by_npm(page, npm, tmp_path):
     assert called.read_text().split()[:2] == ["ci", "--omit=dev"]
 
 
-def test_why_npm_does_not_fetch_litert_js_is_one_line(page, npm, monkeypatch):
+def test_why_npm_does_not_fetch_litert_js_is_one_line(page, program, monkeypatch):
     shutil.rmtree(page / "node_modules")
-    npm("echo 'npm error no network' >&2; echo more >&2; exit 1")
+    npm = program("npm", "echo 'npm error no network' >&2; echo more >&2; exit 1")
+    monkeypatch.setenv("PATH", str(npm.parent))
     with pytest.raises(UsageError, match="npm ci in .* fails: .*no network") as caught:
         deploy.fetch_litert_js(page)
     assert "\n" not in str(caught.value)
