@@ -203,7 +203,6 @@ def test_pictures_that_end_the_client_are_not_given_to_it(pictures_of):
     [
         ({"client": "mediapip"}, "unknown client='mediapip'; did you mean mediapipe"),
         ({"output": "logits"}, "needs output='probabilities'. Received: output='logits'"),
-        ({"output": "features"}, "needs output='probabilities'"),
         ({"quantize": "int8-full"}, "runs no files with int8-full input and output"),
         ({"quantize": "int16x8"}, "runs no files with int16x8 input and output"),
     ],
@@ -215,13 +214,12 @@ def test_settings_that_contradict_the_client_are_refused(sample, tmp_path, optio
 
 
 def test_models_that_a_client_cannot_run_are_refused(sample, tmp_path):
-    spec = sample.model.spec
-    layers = keras_vit.ViT(spec, 0, 16), keras.layers.Dense(3)
+    layers = keras_vit.ViT(sample.model.spec, 0, 16), keras.layers.Dense(3)
     message = "needs output='probabilities' of a keras_vit model"
     with pytest.raises(UsageError, match=message):
         deploy.export_tflite(keras.Sequential(layers), tmp_path / "out", client="mediapipe")
     for channels in (1, 13):
-        model = keras_vit.ViT(dataclasses.replace(spec, in_channels=channels), 4, 16)
+        model = keras_vit.ViT_Pico4(4, in_channels=channels)
         for export in (deploy.export_bundles, deploy.export_tflite):
             message = f"gives a file RGB pixels.*in_channels={channels};"
             with pytest.raises(UsageError, match=message):

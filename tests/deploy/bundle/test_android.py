@@ -130,7 +130,9 @@ def test_the_command_adds_samples_of_the_run(invoke, bundle, make_run, app, tmp_
     assert (code, error.count("--samples must be at least 0")) == (2, 1)
 
 
-def test_a_bundle_of_another_run_gets_no_samples(bundle, make_run, app):
+def test_a_bundle_of_another_run_or_of_none_gets_no_samples(bundle, make_run, app):
+    with pytest.raises(UsageError, match="flowers is not a complete run folder"):
+        deploy.add_samples(bundle, app)
     make_run("x", *"bcdefghij")
     with pytest.raises(UsageError, match="has other classes than"):
         deploy.add_samples(bundle, app)

@@ -70,10 +70,12 @@ def test_half_precision_is_checked_where_the_exporter_allows_it(bundle):
     assert not deploy.check_golden(bundle).passed
 
 
-def test_an_incomplete_bundle_is_refused(bundle):
+def test_an_incomplete_bundle_is_refused(bundle, tmp_path):
     (bundle / "golden.json").unlink()
     with pytest.raises(UsageError, match=r"golden\.json does not exist"):
         deploy.check_golden(bundle)
+    with pytest.raises(UsageError, match="expected a bundle's folder"):
+        deploy.check_golden(tmp_path)
 
 
 def test_the_command_prints_a_line_for_each_kind_of_kernels(bundle, invoke, tmp_path):

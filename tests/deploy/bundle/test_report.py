@@ -393,30 +393,27 @@ def drawn(descriptions, found):
 
 
 def points(axis):
-    return [line for line in axis.lines if line.get_linestyle() == "None"]
+    """The files in a panel: colours and markers."""
+    lines = [line for line in axis.lines if line.get_linestyle() == "None"]
+    assert {line.get_markerfacecolor() for line in lines} == {"none"}
+    return [(line.get_color(), line.get_marker()) for line in lines]
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")
-def test_files_with_equal_figures_are_told_apart_in_the_plot():
-    found = {name: measured() for name in NAMES}
+def test_files_with_equal_figures_are_told_apart_in_both_panels_of_the_plot():
+    found = {name: measured() for name in NAMES[1:]}
     figure = drawn({name: description(name) for name in NAMES}, found)
     figure.draw_without_rendering()
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == list(NAMES)
+    styles = [(line.get_color(), line.get_marker()) for line in legend.get_lines()]
+    assert len(set(styles)) == len(styles) == len(NAMES)
+    sizes, latencies = figure.axes
+    assert (points(sizes), points(latencies)) == (styles, styles[1:])
     box = legend.get_window_extent()
-    for axis in figure.axes:
-        styles = [(line.get_color(), line.get_marker()) for line in points(axis)]
-        assert len(set(styles)) == len(styles) == len(NAMES)
-        assert styles == [(line.get_color(), line.get_marker()) for line in legend.get_lines()]
-        assert {line.get_markerfacecolor() for line in points(axis)} == {"none"}
-        assert not box.overlaps(axis.bbox)
+    assert not box.overlaps(sizes.bbox)
+    assert not box.overlaps(latencies.bbox)
     assert figure.bbox.count_contains(box.corners()) == 4
-
-
-def test_a_file_without_latency_has_its_style_in_both_panels():
-    figure = drawn({name: description(name) for name in "abc"}, {"b": measured(), "c": measured()})
-    sizes, latencies = ([line.get_color() for line in points(axis)] for axis in figure.axes)
-    assert (len(sizes), latencies) == (3, sizes[1:])
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")

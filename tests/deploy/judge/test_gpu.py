@@ -53,9 +53,6 @@ def test_the_first_wrong_block_of_a_wrong_file_is_named(sample):
     assert found.problem.startswith("scores differ from the CPU's by ")
     with pytest.raises(RefusedError, match="on Test GPU.*The first block.*is encoderblock_1"):
         found.check("float32")
-
-
-def test_scores_that_are_not_finite_are_a_problem(sample):
     found = judged(sample, cpu_as_gpu(lambda graph, scores: scores * np.nan))
     assert (found.problem, found.max_difference) == ("scores that are not finite", None)
     assert found.block == "encoderblock_0"
