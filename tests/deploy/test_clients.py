@@ -220,7 +220,7 @@ def test_models_that_a_client_cannot_run_are_refused(sample, tmp_path):
         deploy.export_tflite(keras.Sequential(layers), tmp_path / "out", client="mediapipe")
     for channels in (1, 13):
         model = keras_vit.ViT_Pico4(4, in_channels=channels)
-        for export in (deploy.export_bundles, deploy.export_tflite):
+        for export in (deploy.export_bundles, keras_vit.export_tflite):
             message = f"gives a file RGB pixels.*in_channels={channels};"
             with pytest.raises(UsageError, match=message):
                 export(model, tmp_path / "out", "none", client="mediapipe")

@@ -8,7 +8,13 @@ import math
 import numpy as np
 import pytest
 
-from keras_vit.deploy.judge import significance
+from keras_vit.deploy.judge.significance import (
+    at_least,
+    images_needed,
+    is_proven,
+    largest_loss,
+    loss_score,
+)
 
 
 def counted(successes, trials, probability):
@@ -24,19 +30,13 @@ def counted(successes, trials, probability):
 def test_the_tail_equals_the_sum_over_all_outcomes(probability):
     for successes in range(9):
         expected = counted(successes, 8, probability)
-        assert significance.at_least(successes, 8, probability) == pytest.approx(expected, rel=1e-9)
+        assert at_least(successes, 8, probability) == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_tail_at_the_ends():
-    assert (
-        significance.at_least(0, 5, 0.0),
-        significance.at_least(1, 5, 0.0),
-        significance.at_least(5, 5, 1.0),
-    ) == (1, 0, 1)
-    assert significance.at_least(6, 5, 0.5) == 0
-    assert significance.at_least(50_000, 100_000, 0.5) == pytest.approx(
-        0.5, abs=2e-3
-    )  # no overflow
+    assert (at_least(0, 5, 0.0), at_least(1, 5, 0.0), at_least(5, 5, 1.0)) == (1, 0, 1)
+    assert at_least(6, 5, 0.5) == 0
+    assert at_least(50_000, 100_000, 0.5) == pytest.approx(0.5, abs=2e-3)  # no overflow
 
 
 def likeliest(lost, gained, images, loss):
@@ -56,19 +56,19 @@ def likeliest(lost, gained, images, loss):
 )
 def test_the_score_uses_the_most_likely_probabilities(lost, gained, images, loss):
     expected = likeliest(lost, gained, images, loss)
-    assert significance.loss_score(lost, gained, images, loss) == pytest.approx(expected, rel=1e-3)
+    assert loss_score(lost, gained, images, loss) == pytest.approx(expected, rel=1e-3)
 
 
 def test_the_interval_equals_the_published_one():
     # Fagerland, Lydersen, Laake (2014), airway hyper-responsiveness before and after transplants:
     # 1 and 7 of 21 changed; Tango's interval at 95%, two-sided: -0.517 to -0.026.
     for end, score in ((-0.517, 1.96), (-0.026, -1.96)):
-        assert significance.loss_score(1, 7, 21, end) == pytest.approx(score, abs=0.01)
+        assert loss_score(1, 7, 21, end) == pytest.approx(score, abs=0.01)
 
 
 def test_for_a_loss_of_zero_the_score_is_mcnemars():
-    assert significance.loss_score(10, 4, 100, 0.0) == pytest.approx(6 / math.sqrt(14))
-    assert significance.loss_score(0, 0, 100, 0.0) == 0
+    assert loss_score(10, 4, 100, 0.0) == pytest.approx(6 / math.sqrt(14))
+    assert loss_score(0, 0, 100, 0.0) == 0
 
 
 @pytest.mark.parametrize(
@@ -79,39 +79,35 @@ def test_for_a_loss_of_zero_the_score_is_mcnemars():
     ],
 )
 def test_one_lost_image_does_not_prove_half_a_point_and_ten_do(lost, gained, images, proven):
-    assert significance.is_proven(lost, gained, images, 0.005) is proven
-    assert not significance.is_proven(images, 0, images, 1.0)  # no loss is larger than everything
+    assert is_proven(lost, gained, images, 0.005) is proven
+    assert not is_proven(images, 0, images, 1.0)  # no loss is larger than everything
 
 
 @pytest.mark.parametrize(("lost", "gained", "images"), [(0, 0, 100), (4, 2, 359), (16, 8, 2499)])
 def test_at_the_largest_loss_the_score_reaches_the_confidence(lost, gained, images):
-    found = significance.largest_loss(lost, gained, images)
-    assert significance.loss_score(lost, gained, images, found) == pytest.approx(-1.645, abs=2e-3)
+    found = largest_loss(lost, gained, images)
+    assert loss_score(lost, gained, images, found) == pytest.approx(-1.645, abs=2e-3)
     assert found > (lost - gained) / images
 
 
 def test_one_image_excludes_nothing():
-    assert significance.largest_loss(1, 0, 1) == 1
-    assert significance.largest_loss(0, 0, 1) == pytest.approx(0.73, abs=0.01)
+    assert largest_loss(1, 0, 1) == 1
+    assert largest_loss(0, 0, 1) == pytest.approx(0.73, abs=0.01)
 
 
 @pytest.mark.parametrize(("changed", "loss"), [(0.0, 0.005), (0.01, 0.005), (0.05, 0.015)])
 def test_the_number_of_images_needed_excludes_the_loss(changed, loss):
-    needed = significance.images_needed(changed, loss)
+    needed = images_needed(changed, loss)
     for images, excluded in ((needed + 1, True), (0.95 * needed, False)):
         flips = changed / 2 * images
-        assert (significance.largest_loss(flips, flips, images) <= loss) is excluded
-    assert significance.images_needed(changed, 0.0) is None
+        assert (largest_loss(flips, flips, images) <= loss) is excluded
+    assert images_needed(changed, 0.0) is None
 
 
 def test_false_proofs_occur_in_less_than_five_percent_of_draws():
     generator = np.random.default_rng(0)
     for images, rate in ((100, 0.02), (500, 0.01), (500, 0.1)):
         draws = generator.multinomial(images, [rate, rate, 1 - 2 * rate], 4000)
-        refused = np.mean(
-            [significance.is_proven(*draw[:2], images, 0.0) for draw in draws.tolist()]
-        )
+        refused = np.mean([is_proven(*draw[:2], images, 0.0) for draw in draws.tolist()])
         assert refused < 0.06, (images, rate)
-        assert (
-            np.mean([significance.is_proven(*d[:2], images, 0.005) for d in draws.tolist()]) < 0.05
-        )
+        assert np.mean([is_proven(*d[:2], images, 0.005) for d in draws.tolist()]) < 0.05
