@@ -22,7 +22,7 @@ from keras_vit.deploy.judge.client_verdict import seen_by
 from keras_vit.deploy.sampling import Samples
 from keras_vit.tflite.client_process import run_runner, write_cases
 
-QUICK = {"max_images": 24, "calibrate": 16, "threads": ()}
+OPTIONS = {"client": "mediapipe", "max_images": 24, "calibrate": 16, "threads": ()}
 IMAGENET = {"mean": (123.675, 116.28, 103.53), "scale": (58.395, 57.12, 57.375)}
 
 # A client: it resizes as MediaPipe does and runs the file by LiteRT, in a process of its own.
@@ -40,6 +40,8 @@ pictures = [np.fromfile(folder / c["file"], c["dtype"]).reshape(c["shape"]) for 
 print("hello")
 print(json.dumps({"version": "7", "scores": runner.predict(preprocess(pictures, how)).tolist()}))
 """
+
+REFUSED = 'print(\'{"version": "7", "refused": "no such op"}\')'
 
 
 @pytest.fixture
@@ -60,28 +62,28 @@ def pictures_of(sample):
 
 
 @pytest.fixture
-def installed(tmp_path, monkeypatch):
-    """Replaces MediaPipe by a script."""
+def installed(tmp_path_factory, monkeypatch):
+    """Replaces MediaPipe by a script; None is a package that is not installed."""
 
     def install(script):
-        path = tmp_path / "runner.py"
-        path.write_text(script)
+        path = tmp_path_factory.mktemp("client") / "runner.py"
+        path.write_text(script or "")
         monkeypatch.setattr(clients.Client, "program", path)
-        row = dataclasses.replace(clients.CLIENTS["mediapipe"], module="numpy")
+        module = "numpy" if script else "no_such_package"
+        row = dataclasses.replace(clients.CLIENTS["mediapipe"], module=module)
         monkeypatch.setitem(clients.CLIENTS, "mediapipe", row)
 
     return install
 
 
 @pytest.fixture
-def absent(monkeypatch):
-    row = dataclasses.replace(clients.CLIENTS["mediapipe"], module="no_such_package")
-    monkeypatch.setitem(clients.CLIENTS, "mediapipe", row)
+def absent(installed):
+    installed(None)
 
 
 def test_a_file_is_judged_with_the_resize_of_the_client(pictures_of, absent, tmp_path):
     own = pictures_of()
-    found = deploy.export_bundles(own, tmp_path, "none", client="mediapipe", **QUICK)
+    found = deploy.export_bundles(own, tmp_path, "none", **OPTIONS)
     description = found.written["float32"]
     assert description["output"]["kind"] == "probabilities"
     opened = deploy.open_bundle(tmp_path / "float32")
@@ -118,37 +120,16 @@ def test_the_probability_of_one_logit_is_judged_by_its_two_answers(trained_like,
     inputs = given.samples(deploy.ExportOptions(("none",), 24)).compared.inputs
     bias = model.get_layer("head").bias
     bias.assign(bias - np.median(np.asarray(model(inputs, training=False))))
-    found = deploy.export_bundles(given, tmp_path, "none", client="mediapipe", **QUICK)
+    found = deploy.export_bundles(given, tmp_path, "none", **OPTIONS)
     verdict, parity = found.written["float32"]["client"], found.written["float32"]["parity"]
     assert verdict["own_accuracy"] == parity["accuracy"] == parity["keras_accuracy"]
     assert parity["accuracy"] != 0.5  # that of always saying one of them
 
 
-@pytest.mark.parametrize("channels", [1, 13])
-def test_a_client_that_gives_rgb_refuses_other_channels(tmp_path, channels):
-    model = keras_vit.ViT_Pico4(4, in_channels=channels)
-    refused = f"gives a file RGB pixels.*in_channels={channels};"
-    with pytest.raises(keras_vit.UsageError, match=refused):
-        deploy.export_bundles(model, tmp_path, "none", client="mediapipe")
-    with pytest.raises(keras_vit.UsageError, match=refused):
-        keras_vit.export_tflite(model, tmp_path / "m.tflite", client="mediapipe")
-
-
-@pytest.mark.slow
-def test_an_installed_client_runs_the_file(pictures_of, installed, tmp_path):
-    installed(CLIENT)
-    found = deploy.export_bundles(
-        pictures_of(), tmp_path / "out", "none", client="mediapipe", **QUICK
-    )
-    verdict = found.written["float32"]["client"]
-    assert (verdict["version"], verdict["ran"]) == ("7", 24)
-    assert verdict["difference"] < 1e-6
-
-
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        ('print(\'{"version": "7", "refused": "no such op"}\')', "7 refuses it: no such op"),
+        (REFUSED, "7 refuses it: no such op"),
         ("import os; os.abort()", "ended while it ran the file: exit code -6"),
         ("raise SystemExit('no camera')", "ended while it ran the file: no camera"),
         ("pass", "ended while it ran the file: exit code 0"),
@@ -173,25 +154,40 @@ def test_a_client_that_cannot_be_imported_is_not_installed(sample, installed, tm
     np.testing.assert_allclose(scores.sum(1), 1, atol=1e-5)
 
 
+ANSWER = "import json; print(json.dumps({{'version': '7', 'scores': {}}}))"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("scores", "message"),
+    ("script", "message"),
     [
-        ("[[0.0] * 9 + [1.0]] * 24", "gives other scores than LiteRT for the same pixels"),
-        ("[[float('nan')] * 10] * 24", "they differ by nan"),
-        ("[[0.1] * 9] * 24", r"gives scores of the shape \(24, 9\); expected \(24, 10\)"),
+        (CLIENT, None),
+        (
+            ANSWER.format("[[0.0] * 9 + [1.0]] * 24"),
+            "gives other scores than LiteRT for the same pixels",
+        ),
+        (ANSWER.format("[[float('nan')] * 10] * 24"), "they differ by nan"),
+        (
+            ANSWER.format("[[0.1] * 9] * 24"),
+            r"gives scores of the shape \(24, 9\); expected \(24, 10\)",
+        ),
+        (REFUSED, "7 refuses it: no such op"),
     ],
-    ids=["always the last class", "NaN", "too few classes"],
+    ids=["right", "always the last class", "NaN", "too few classes", "refused"],
 )
-def test_a_client_that_gives_other_scores_refuses_the_file(
-    pictures_of, installed, tmp_path, scores, message
+def test_an_installed_client_runs_the_file_and_decides(
+    pictures_of, installed, tmp_path, script, message
 ):
-    installed(f"import json; print(json.dumps({{'version': '7', 'scores': {scores}}}))")
-    found = deploy.export_bundles(
-        pictures_of(), tmp_path / "out", "none", client="mediapipe", **QUICK
-    )
-    assert found.written == {}
-    assert re.search(message, found.refused["float32"])
+    installed(script)
+    found = deploy.export_bundles(pictures_of(), tmp_path / "out", "none", **OPTIONS)
+    if message is None:
+        verdict = found.written["float32"]["client"]
+        assert (verdict["version"], verdict["ran"]) == ("7", 24)
+        assert verdict["difference"] < 1e-6
+    else:
+        assert found.written == {}
+        assert re.search(message, found.refused["float32"])
+        assert not (tmp_path / "out" / "float32").exists()
 
 
 def test_pictures_that_end_the_client_are_not_given_to_it(pictures_of):
@@ -202,29 +198,11 @@ def test_pictures_that_end_the_client_are_not_given_to_it(pictures_of):
     assert list(seen_by(mediapipe, samples, pictures, how).pictures) == [1]
 
 
-def test_layers_of_ones_own_are_refused_for_a_client(sample, tmp_path):
-    model = keras.Sequential([keras_vit.ViT(sample.model.spec, 0, 16), keras.layers.Dense(3)])
-    with pytest.raises(UsageError, match="needs output='probabilities' of a keras_vit model"):
-        deploy.export_tflite(model, tmp_path / "model.tflite", client="mediapipe")
-
-
-@pytest.mark.slow
-def test_a_bundle_is_refused_with_the_words_of_the_client(pictures_of, installed, tmp_path):
-    installed('print(\'{"version": "7", "refused": "no such op"}\')')
-    found = deploy.export_bundles(
-        pictures_of(), tmp_path / "out", "none", client="mediapipe", **QUICK
-    )
-    assert found.written == {}
-    assert "7 refuses it: no such op" in found.refused["float32"]
-    assert not (tmp_path / "out" / "float32").exists()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"client": "mediapip"}, "unknown client='mediapip'; did you mean mediapipe"),
         ({"output": "logits"}, "needs output='probabilities'. Received: output='logits'"),
-        ({"output": "features"}, "needs output='probabilities'"),
         ({"quantize": "int8-full"}, "runs no files with int8-full input and output"),
         ({"quantize": "int16x8"}, "runs no files with int16x8 input and output"),
     ],
@@ -235,12 +213,24 @@ def test_settings_that_contradict_the_client_are_refused(sample, tmp_path, optio
         deploy.export_tflite(sample.model, tmp_path / "model.tflite", **options)
 
 
+def test_models_that_a_client_cannot_run_are_refused(sample, tmp_path):
+    layers = keras_vit.ViT(sample.model.spec, 0, 16), keras.layers.Dense(3)
+    message = "needs output='probabilities' of a keras_vit model"
+    with pytest.raises(UsageError, match=message):
+        deploy.export_tflite(keras.Sequential(layers), tmp_path / "out", client="mediapipe")
+    for channels in (1, 13):
+        model = keras_vit.ViT_Pico4(4, in_channels=channels)
+        for export in (deploy.export_bundles, keras_vit.export_tflite):
+            message = f"gives a file RGB pixels.*in_channels={channels};"
+            with pytest.raises(UsageError, match=message):
+                export(model, tmp_path / "out", "none", client="mediapipe")
+
+
 @pytest.mark.slow
 def test_a_file_normalises_where_the_client_cannot(pictures_of, absent, tmp_path):
-    options = {"client": "mediapipe", **QUICK}
     with pytest.raises(UsageError, match="normalises R, G and B alike.*use 'uint8'"):
-        deploy.export_bundles(pictures_of(**IMAGENET), tmp_path, input="float32", **options)
-    found = deploy.export_bundles(pictures_of(**IMAGENET), tmp_path, **options)
+        deploy.export_bundles(pictures_of(**IMAGENET), tmp_path, input="float32", **OPTIONS)
+    found = deploy.export_bundles(pictures_of(**IMAGENET), tmp_path, **OPTIONS)
     assert found.written["float32"]["input"]["dtype"] == "uint8"
     assert found.written["float32"]["client"]["images"] == 24
 
@@ -251,8 +241,7 @@ def test_runners_in_any_language_read_the_cases(rng, tmp_path):
     listed = json.loads((tmp_path / "cases.json").read_text())
     assert [case["dtype"] for case in listed] == ["uint8", "float32"]
     for case, expected in zip(listed, cases, strict=True):
-        raw = (tmp_path / case["file"]).read_bytes()
-        assert raw == expected.tobytes()
+        assert (tmp_path / case["file"]).read_bytes() == expected.tobytes()
         assert case["shape"] == list(expected.shape)
 
 

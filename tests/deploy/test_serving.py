@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -21,12 +22,6 @@ from keras_vit.data.limits import MOST_PIXELS
 from keras_vit.deploy import serving
 from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.resolve import resolve
-
-
-def module_of(model, top_k):
-    options = GraphOptions("uint8", "logits" if model.num_classes else "features", batch=None)
-    return serving.serving_module(resolve(model, options), top_k)
-
 
 SIZE = (32, 64)
 HOW = keras_vit.Preprocessing(
@@ -66,22 +61,26 @@ np.savez(answered, **{k: v.astype("S") if v.dtype == object else v for k, v in a
 """
 
 
-def trained(model):
-    """Weights that hide nothing: no zeros, and scores far apart."""
-    generator = np.random.default_rng(1)
-    for variable in model.weights:
-        noise = generator.normal(0, 0.1, tuple(variable.shape)).astype(np.float32)
-        variable.assign(np.asarray(variable) + noise)
-    return model
+def normalised(images):
+    return (images - np.float32(HOW.mean)) / np.float32(HOW.scale)
+
+
+def module_of(model, top_k):
+    options = GraphOptions("uint8", "logits" if model.num_classes else "features", batch=None)
+    return serving.serving_module(resolve(model, options), top_k)
+
+
+@pytest.fixture
+def images(rng):
+    return rng.integers(0, 256, (3, *SIZE, 3)).astype(np.uint8)
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory):
+def exported(tmp_path_factory, trained_like):
     """A model, the description of its SavedModel, pictures, and what a server answers."""
     folder = tmp_path_factory.mktemp("serving")
-    keras.utils.set_random_seed(0)
     spec = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
-    model = trained(keras_vit.ViT(spec, 5, SIZE, preprocessing=HOW, labels=LABELS))
+    model = trained_like(keras_vit.ViT(spec, 5, SIZE, preprocessing=HOW, labels=LABELS))
     generator = np.random.default_rng(0)
     for name, (mode, size) in FILES.items():
         pixels = generator.integers(0, 256, (*size[::-1], len(mode))).astype(np.uint8)
@@ -92,63 +91,44 @@ def exported(tmp_path_factory):
     description = serving.export_serving(model, folder / "served", pictures, 3, "test pictures")
     paths = [folder / name for name in ("served", "asked.npy", "answered.npz", *FILES)]
     subprocess.run([sys.executable, "-I", "-c", SERVER, *paths], check=True, timeout=120)
-    return (
-        model,
-        description,
-        (images, pictures),
-        dict(np.load(folder / "answered.npz")),
-        folder / "served",
+    return types.SimpleNamespace(
+        model=model,
+        description=description,
+        images=images,
+        inputs_of_pictures=keras_vit.preprocess(pictures, model),
+        answered=dict(np.load(folder / "answered.npz")),
+        folder=folder / "served",
     )
 
 
-def scores_of(model, inputs):
-    logits = np.asarray(model(inputs), np.float64)
-    powers = np.exp(logits - logits.max(-1, keepdims=True))
-    return logits, powers / powers.sum(-1, keepdims=True)
-
-
 def test_images_of_any_number_get_keras_scores(exported):
-    model, _, (images, _), answered, _ = exported
-    inputs = (images - np.float32(HOW.mean)) / np.float32(HOW.scale)
-    logits, probabilities = scores_of(model, inputs)
+    logits = np.asarray(exported.model(normalised(exported.images)), np.float64)
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    probabilities = powers / powers.sum(-1, keepdims=True)
     for name, count in (("one", 1), ("three", 3)):
-        np.testing.assert_allclose(answered[f"{name}/logits"], logits[:count], atol=1e-5)
-        np.testing.assert_allclose(
-            answered[f"{name}/probabilities"], probabilities[:count], atol=1e-6
-        )
+        found = [exported.answered[f"{name}/{output}"] for output in ("logits", "probabilities")]
+        np.testing.assert_allclose(found[0], logits[:count], atol=1e-5)
+        np.testing.assert_allclose(found[1], probabilities[:count], atol=1e-6)
 
 
-def test_images_of_another_size_are_refused_and_not_taken_for_several(exported):
+def test_images_of_another_size_and_more_files_than_fit_into_memory_are_refused(exported):
     import tensorflow as tf
 
-    model, *_, folder = exported
-    classify = tf.saved_model.load(str(folder)).signatures["serving_default"]
-    height, width = model.image_size
+    served, (height, width) = tf.saved_model.load(str(exported.folder)).signatures, SIZE
+    # They are not taken for several images.
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"\(n, {height}, {width}, 3\)"):
-        classify(images=tf.zeros((1, 2 * height, 2 * width, 3), tf.uint8))
-
-
-def test_a_call_of_more_files_than_fit_into_memory_is_refused(exported):
-    import tensorflow as tf
-
-    classify = tf.saved_model.load(str(exported[-1])).signatures["bytes"]
-    most = MOST_PIXELS // (SIZE[0] * SIZE[1])
+        served["serving_default"](images=tf.zeros((1, 2 * height, 2 * width, 3), tf.uint8))
+    most = MOST_PIXELS // (height * width)
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"at most {most} files"):
-        classify(image_bytes=tf.fill((most + 1,), ""))
+        served["bytes"](image_bytes=tf.fill((most + 1,), ""))
 
 
-def test_files_of_different_sizes_get_the_scores_of_preprocess_and_keras(exported):
-    model, _, (_, pictures), answered, _ = exported
-    logits, _ = scores_of(model, keras_vit.preprocess(pictures, model))
+def test_files_of_different_sizes_get_the_scores_and_names_of_preprocess_and_keras(exported):
+    logits, answered = np.asarray(exported.model(exported.inputs_of_pictures)), exported.answered
     np.testing.assert_allclose(answered["bytes/logits"], logits, atol=1e-5)
     np.testing.assert_allclose(answered["a_file/logits"], logits[:1], atol=1e-5)
     assert answered["no_file/scores"].shape == (0, 3)
-
-
-def test_the_best_classes_are_named(exported):
-    model, _, (_, pictures), answered, _ = exported
-    logits = model.predict(keras_vit.preprocess(pictures, model), verbose=0)
-    for i, expected in enumerate(keras_vit.decode_predictions(logits, model, top=3)):
+    for i, expected in enumerate(keras_vit.decode_predictions(logits, exported.model, top=3)):
         labels = [label.decode() for label in answered["bytes/labels"][i]]
         assert labels == [label for label, _ in expected]
         assert labels == [LABELS[c] for c in answered["bytes/classes"][i]]
@@ -156,51 +136,46 @@ def test_the_best_classes_are_named(exported):
 
 
 def test_broken_files_are_marked_and_the_others_of_the_batch_classified(exported):
-    answered = exported[3]
+    answered = exported.answered
     torn = {key.removeprefix("torn/"): answered[key] for key in answered if "torn/" in key}
-    assert torn["valid"].tolist() == [False, False, True, False, False, True]
     assert answered["bytes/valid"].all()
-    for name in torn.keys() - {"valid"}:
-        for i, whole in ((2, 0), (5, 2)):
-            expected = answered[f"bytes/{name}"][whole]
-            if torn[name].dtype.kind == "f":
-                np.testing.assert_allclose(torn[name][i], expected, atol=1e-5)
-            else:
-                np.testing.assert_array_equal(torn[name][i], expected)
-    broken = ~torn["valid"]
-    assert all(np.isnan(torn[name][broken]).all() for name in ("logits", "probabilities", "scores"))
-    assert (torn["classes"][broken] == -1).all()
-    assert (torn["labels"][broken] == b"").all()
+    valid = torn.pop("valid")
+    assert valid.tolist() == [False, False, True, False, False, True]
+    for name, found in torn.items():
+        whole = answered[f"bytes/{name}"][[0, 2]]
+        if found.dtype.kind == "f":
+            np.testing.assert_allclose(found[valid], whole, atol=1e-5)
+            assert np.isnan(found[~valid]).all(), name
+        else:
+            np.testing.assert_array_equal(found[valid], whole)
+    assert (torn["classes"][~valid] == -1).all()
+    assert (torn["labels"][~valid] == b"").all()
     assert answered["none_whole/valid"].tolist() == [False, False]
     assert np.isnan(answered["none_whole/logits"]).all()
 
 
 def test_it_says_what_it_is(exported):
-    model, description, _, _, folder = exported
-    assert json.loads((folder / "assets.extra" / "model.json").read_text()) == json.loads(
-        json.dumps(description)
-    )
-    assert keras_vit.ViTSpec.from_dict(description["spec"]) == model.spec
+    description, extra = exported.description, exported.folder / "assets.extra"
+    written = json.loads((extra / "model.json").read_text())
+    assert written == json.loads(json.dumps(description))
+    assert keras_vit.ViTSpec.from_dict(description["spec"]) == exported.model.spec
     assert keras_vit.Preprocessing.from_dict(description["preprocessing"]) == HOW
-    assert description["signatures"]["bytes"]["inputs"] == {
-        "image_bytes": {"dtype": "string", "shape": [None]}
-    }
-    outputs = description["signatures"]["serving_default"]["outputs"]
+    signatures = description["signatures"]
+    of_files, outputs = signatures["bytes"], signatures["serving_default"]["outputs"]
+    assert of_files["inputs"] == {"image_bytes": {"dtype": "string", "shape": [None]}}
     assert outputs["probabilities"] == {"dtype": "float32", "shape": [None, 5]}
     assert outputs["labels"] == {"dtype": "string", "shape": [None, 3]}
-    valid = {"valid": {"dtype": "bool", "shape": [None]}}
-    assert description["signatures"]["bytes"]["outputs"] == outputs | valid
+    assert of_files["outputs"] == outputs | {"valid": {"dtype": "bool", "shape": [None]}}
     parity = description["parity"]
     assert (parity["images_from"], parity["images"], parity["pictures"]) == ("test pictures", 3, 3)
     assert parity["max_difference"] < 1e-5 * parity["scale"]
-    labels = (folder / "assets.extra" / "labels.txt").read_text(encoding="utf-8")
-    assert labels.splitlines() == list(LABELS)
+    assert (extra / "labels.txt").read_text("utf-8").splitlines() == list(LABELS)
 
 
-RANKED = ("probabilities", "scores", "classes", "labels")
 KINDS = {
     **{pooling: {"pooling": pooling} for pooling in ("gap", "map", "distilled", "none")},
     "stem": {"stem": keras_vit.ResNetStem((1, 1)), "patch_size": 1},
+    "features": {},
 }
 
 
@@ -210,44 +185,43 @@ KINDS = {
         "none",
         "stem",
         *(
-            pytest.param(k, marks=pytest.mark.slow)
-            for k in ("gap", "map", "distilled", "bit", "features")
+            pytest.param(kind, marks=pytest.mark.slow)
+            for kind in ("gap", "map", "distilled", "bit", "features")
         ),
     ],
 )
-def test_every_kind_of_model_answers_as_keras(small_spec, rng, kind):
-    classes = 0 if kind == "features" else 5
+def test_every_kind_of_model_answers_as_keras(small_spec, randomised, images, kind):
+    classes, output = (0, "features") if kind == "features" else (5, "logits")
     if kind == "bit":
         model = keras_vit.BiT(keras_vit.ResNetSpec((1, 1, 1, 1)), classes, SIZE, preprocessing=HOW)
     else:
-        spec = dataclasses.replace(small_spec, **KINDS.get(kind, {}))
+        spec = dataclasses.replace(small_spec, **KINDS[kind])
         model = keras_vit.ViT(spec, classes, SIZE, preprocessing=HOW)
-    images = rng.integers(0, 256, (3, *SIZE, 3)).astype(np.uint8)
-    expected = np.asarray(trained(model)((images - np.float32(HOW.mean)) / np.float32(HOW.scale)))
-    found = module_of(model, top_k=9).classify(images)
-    assert found.keys() == ({"logits", *RANKED} if classes else {"features"})
+    expected = np.asarray(randomised(model)(normalised(images)))
     atol = 1e-5 * np.abs(expected).max()
-    np.testing.assert_allclose(found["logits" if classes else "features"], expected, atol=atol)
+    module = module_of(model, top_k=9)
+    found = module.classify(images)
+    ranked = {"probabilities", "scores", "classes", "labels"} if classes else set()
+    assert found.keys() == {output, *ranked}
+    np.testing.assert_allclose(found[output], expected, atol=atol)
     if classes:  # of pooling "none", for each token
         order = np.argsort(-expected, axis=-1)  # 5 classes are all there are of 9
         np.testing.assert_array_equal(found["classes"], order)
         np.testing.assert_array_equal(found["labels"], order.astype("S").astype(object))
-    if kind not in ("none", "features"):
-        return
-    file = io.BytesIO()
-    Image.fromarray(images[0]).save(file, "PNG")
-    found = module_of(model, top_k=9).classify_pictures([b"", file.getvalue()])
-    assert found.pop("valid").numpy().tolist() == [False, True]
-    scores = found["logits" if classes else "features"].numpy()
-    assert np.isnan(scores[0]).all()
-    (expected,) = np.asarray(model(keras_vit.preprocess(images[0], model)))
-    np.testing.assert_allclose(scores[1], expected, atol=atol)
+    if kind in ("none", "features"):
+        file = io.BytesIO()
+        Image.fromarray(images[0]).save(file, "PNG")
+        found = module.classify_pictures([b"", file.getvalue()])
+        assert found["valid"].numpy().tolist() == [False, True]
+        broken, scores = found[output].numpy()
+        assert np.isnan(broken).all()
+        (expected,) = np.asarray(model(keras_vit.preprocess(images[0], model)))
+        np.testing.assert_allclose(scores, expected, atol=atol)
 
 
-def test_one_logit_has_two_answers(small_spec, rng):
-    model = trained(keras_vit.ViT(small_spec, 1, SIZE, preprocessing=HOW, labels=("daisy",)))
-    images = rng.integers(0, 256, (3, *SIZE, 3)).astype(np.uint8)
-    logits = model.predict((images - np.float32(HOW.mean)) / np.float32(HOW.scale), verbose=0)
+def test_one_logit_has_two_answers(small_spec, randomised, images):
+    model = randomised(keras_vit.ViT(small_spec, 1, SIZE, preprocessing=HOW, labels=("daisy",)))
+    logits = np.asarray(model(normalised(images)))
     found = {name: values.numpy() for name, values in module_of(model, 5).classify(images).items()}
     np.testing.assert_allclose(found["logits"], logits, atol=1e-5)
     np.testing.assert_allclose(found["probabilities"], 1 / (1 + np.exp(-logits)), atol=1e-6)
@@ -257,41 +231,39 @@ def test_one_logit_has_two_answers(small_spec, rng):
         assert [int(label == "daisy") for label, _ in answers] == found["classes"][i].tolist()
 
 
-def test_a_grey_model_is_served_with_rgb_pixels(small_spec, rng):
-    model = trained(keras_vit.ViT(dataclasses.replace(small_spec, in_channels=1), 5, SIZE))
-    images = rng.integers(0, 256, (3, *SIZE, 3)).astype(np.uint8)
+def test_a_grey_model_is_served_with_rgb_pixels(small_spec, randomised, images):
+    grey = dataclasses.replace(small_spec, in_channels=1)
+    model = randomised(keras_vit.ViT(grey, 5, SIZE))
     expected = np.asarray(model(keras_vit.preprocess(images, model)))
     found = module_of(model, top_k=1).classify(images)["logits"]
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.slow
-def test_a_model_whose_layers_were_changed_is_served_as_it_is(small_spec, rng, tmp_path):
-    model = trained(keras_vit.ViT(small_spec, 5, SIZE, preprocessing=HOW))
-    images = rng.integers(0, 256, (3, *SIZE, 3)).astype(np.uint8)
-    inputs = (images - np.float32(HOW.mean)) / np.float32(HOW.scale)
-    before = np.asarray(model(inputs))
+def test_a_model_whose_layers_were_changed_is_served_as_it_is(
+    small_spec, randomised, images, tmp_path
+):
+    model = randomised(keras_vit.ViT(small_spec, 5, SIZE, preprocessing=HOW))
+    before = np.asarray(model(normalised(images)))
     model.get_layer("encoderblock_1").norm_mlp.epsilon = 0.5
-    expected = np.asarray(model(inputs))
+    expected = np.asarray(model(normalised(images)))
     assert np.abs(expected - before).max() > 0.01 * np.abs(before).max()
-    found = module_of(model, top_k=9).classify(images)
-    atol = 1e-5 * np.abs(expected).max()
-    np.testing.assert_allclose(found["logits"], expected, atol=atol)
+    found = module_of(model, top_k=9).classify(images)["logits"]
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
     parity = serving.export_serving(model, tmp_path / "served", images, top_k=2)["parity"]
     assert parity["images"] == 3
 
 
 @pytest.fixture
-def tiny(small_spec):
-    return trained(keras_vit.ViT(dataclasses.replace(small_spec, depth=1), 1000, (16, 24)))
+def tiny(small_spec, randomised):
+    return randomised(keras_vit.ViT(dataclasses.replace(small_spec, depth=1), 1000, (16, 24)))
 
 
-def test_a_thousand_classes_without_names_are_imagenets(tiny, rng):
-    images = rng.integers(0, 256, (1, 16, 24, 3)).astype(np.uint8)
-    found = module_of(tiny, top_k=2).classify(images)
-    logits = tiny.predict(keras_vit.preprocess(images, tiny), verbose=0)
-    ((first, _), (second, _)) = keras_vit.decode_predictions(logits, top=2)[0]
-    assert [label.decode() for label in found["labels"].numpy()[0]] == [first, second]
+def test_a_thousand_classes_without_names_are_imagenets(tiny, images):
+    found = module_of(tiny, top_k=2).classify(images[:1, :16, :24])
+    logits = np.asarray(tiny(keras_vit.preprocess(images[:1, :16, :24], tiny)))
+    [answers] = keras_vit.decode_predictions(logits, top=2)
+    assert [label.decode() for label in found["labels"].numpy()[0]] == [name for name, _ in answers]
 
 
 def heavier(resolved):
@@ -332,14 +304,15 @@ def test_what_differs_is_not_written(tiny, tmp_path, monkeypatch, part, wrong, m
 
 def test_what_cannot_be_served_is_said_before_anything_is_written(tiny, tmp_path, rng):
     foreign = keras.Sequential([keras.Input((4, 4, 3)), keras.layers.Flatten()])
-    with pytest.raises(UsageError, match="Received: Sequential; deploy.export_saved_model writes"):
-        serving.export_serving(foreign, tmp_path / "served")
-    with pytest.raises(UsageError, match="top_k must be a positive integer. Received: top_k=0"):
-        serving.export_serving(tiny, tmp_path / "served", top_k=0)
-    with pytest.raises(UsageError, match="there is no image to compare on"):
-        serving.export_serving(tiny, tmp_path / "served", [])
-    with pytest.raises(UsageError, match=r"must be uint8 .*Received: float64 \(4, 4, 3\)"):
-        serving.export_serving(tiny, tmp_path / "served", [rng.uniform(size=(4, 4, 3))])
+    floats = [rng.uniform(size=(4, 4, 3))]
+    for model, options, message in (
+        (foreign, {}, "Received: Sequential; deploy.export_saved_model writes"),
+        (tiny, {"top_k": 0}, "top_k must be a positive integer. Received: top_k=0"),
+        (tiny, {"images": []}, "there is no image to compare on"),
+        (tiny, {"images": floats}, r"must be uint8 .*Received: float64 \(4, 4, 3\)"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            serving.export_serving(model, tmp_path / "served", **options)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(UsageError, match="is not empty and holds no SavedModel"):

@@ -1,7 +1,13 @@
-"""A file that ends the process that runs it, or never finishes, does so in another process."""
+"""Bundles of strangers: each wrong value is refused in one line.
+
+A file that ends the process that runs it, or never finishes, does so in another process.
+"""
 
 from __future__ import annotations
 
+import json
+import random
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,73 +16,155 @@ import pytest
 from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
 from keras_vit.deploy.bundle import opened
+from keras_vit.deploy.bundle.export_report import write_report
+from keras_vit.deploy.bundle.golden import check_golden
+from keras_vit.deploy.convert.auto import read_recipe
 
 
-@pytest.fixture
-def python(tmp_path, monkeypatch):
-    """Replaces the interpreter of the other process by a shell script."""
-
-    def replace(line):
-        path = tmp_path / "python"
-        path.write_text(f"#!/bin/sh\n{line}\n")
-        path.chmod(0o755)
-        monkeypatch.setattr(sys, "executable", str(path))
-
-    return replace
+def some(variants, count=150):
+    return random.Random(0).sample(list(variants), count)
 
 
-def test_nothing_in_the_current_folder_is_imported(sample, tmp_path, monkeypatch):
+def refused(read, description):
+    """Whether these values are refused, which they must be in one line."""
+    try:
+        read()
+    except (UsageError, RefusedError) as error:
+        message = str(error)
+    except Exception as error:
+        raise AssertionError(f"{description}: {error!r}") from error
+    else:
+        return False
+    assert message.isprintable(), description
+    assert len(message) < 1_000, description
+    return True
+
+
+@pytest.mark.parametrize("name", ["model.json", "golden.json"])
+def test_wrong_values_in_a_bundle_are_refused_in_one_line(bundle, name, variants, monkeypatch):
+    monkeypatch.setattr("keras_vit.deploy.bundle.golden._TIMED", 1)
+    read = check_golden if name == "golden.json" else deploy.open_bundle  # which is faster
+    good, count = (bundle / name).read_bytes(), 0
+    for description, content in some(variants(good)):
+        (bundle / name).write_bytes(content)
+        count += refused(lambda: read(bundle), description)
+    assert count > 20
+    (bundle / name).write_bytes(good)
+    assert check_golden(bundle).passed
+
+
+def test_a_card_leaves_out_earlier_bundles_with_wrong_values(bundle, variants, monkeypatch):
+    monkeypatch.setattr("keras_vit.deploy.bundle.export_report.plot", lambda *values: b"")
+    export, described = bundle.parent, (bundle / "model.json").read_bytes()
+    shutil.copytree(bundle, export / "int8")
+    write_report(export, {"float32": json.loads(described)}, {})
+    table = (export / "table.json").read_bytes()
+    for name, good, count in (("int8/model.json", described, 40), ("table.json", table, 20)):
+        for what, content in some(variants(good), count):
+            (export / name).write_bytes(content)
+            assert not refused(
+                lambda: write_report(export, {"float32": json.loads(described)}, {}), what
+            )
+        shutil.rmtree(export / "int8", ignore_errors=True)
+
+
+def test_wrong_values_in_a_recipe_are_refused_in_one_line(tmp_path, variants):
+    recipe = {"format": 1, "base": "int8", "model": "ViT-Test", "chosen_on": "2 images"}
+    recipe |= {"float_layers": ["head"], "sensitivity": {"head": 0.5}}
+    for description, content in variants(json.dumps(recipe).encode()):
+        (tmp_path / "recipe.json").write_bytes(content)
+        refused(lambda: read_recipe(tmp_path / "recipe.json", "ViT-Test", ["int8"]), description)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"height": 8192, "width": 8192}, r"input must be of \(16, 24, 3\), the inp"),
+        ({"height": 10**6}, r"input.height must be an integer <= 65536"),
+        ({"mean": [0, 0]}, r"input.mean must be a list of length >= 3"),
+    ],
+)
+def test_a_description_of_another_input_is_refused(bundle, change, message):
+    content = json.loads((bundle / "model.json").read_text())
+    content["input"] |= change
+    (bundle / "model.json").write_text(json.dumps(content))
+    with pytest.raises(UsageError, match=rf"model.json: \$.{message}"):
+        deploy.open_bundle(bundle)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a\n" * 9, r"labels.txt: expected 10 names, the classes of model.tflite. Received: 9"),
+        (b"a\rb\n" + b"c\n" * 9, "labels.txt: expected 10 names.* Received: 11"),
+        (b"a\0\n" * 10, r"labels.txt: labels must be .* Received: labels\[0\]='a\\x00'"),
+        (b"\xff\n" * 10, "labels.txt is not text in UTF-8"),
+    ],
+)
+def test_labels_of_another_model_are_refused(bundle, content, message):
+    (bundle / "labels.txt").write_bytes(content)
+    with pytest.raises(UsageError, match=message):
+        deploy.open_bundle(bundle)
+
+
+def test_an_export_refuses_labels_of_several_lines(sample, tmp_path):
+    labels = ["a\nb", *"cdefghijk"]
+    with pytest.raises(UsageError, match=r"labels\[0\]='a\\nb'; rename the class"):
+        deploy.export_bundles(sample.model, tmp_path / "out", ["none"], labels=labels)
+    assert not (tmp_path / "out" / "float32").exists()
+
+
+def test_a_good_file_passes_without_a_word_or_an_import_from_the_current_folder(
+    sample, tmp_path, monkeypatch, capfd
+):
     for name in ("numpy", "ai_edge_litert", "pathlib"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')")
-    (tmp_path / "model.tflite").write_bytes(sample.file("none").read_bytes())
+    (tmp_path / "model.tflite").write_bytes(sample.file("int8").read_bytes())
     monkeypatch.chdir(tmp_path)
     opened.try_file(Path("model.tflite"))
     assert not (tmp_path / "imported").exists()
+    assert capfd.readouterr() == ("", "")
 
 
-def test_a_program_that_fails_otherwise_is_quoted(python, tmp_path):
-    python("echo 'a trace' >&2; echo 'MemoryError: no memory' >&2; exit 1")
-    with pytest.raises(RefusedError, match="is damaged: .* ends with 'MemoryError: no memory'; ex"):
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (
+            "echo 'a trace' >&2; echo 'MemoryError: no memory' >&2; exit 1",
+            "m.tflite is damaged: .* ends with 'MemoryError: no memory'; ex",
+        ),
+        ("kill -ABRT $$", "m.tflite is damaged: .* is ended by SIGABRT; exp"),
+        ("kill -KILL $$", "m.tflite is damaged: .* is ended by SIGKILL; exp"),
+        (
+            "echo 'node 3 failed to prepare.'; exit 3",
+            "refuses .*m.tflite: node 3 failed to prepare;",
+        ),
+    ],
+)
+def test_how_the_process_ended_is_said(program, tmp_path, monkeypatch, script, message):
+    monkeypatch.setattr(sys, "executable", program("python", script))
+    with pytest.raises(RefusedError, match=message):
         opened.try_file(tmp_path / "m.tflite")
 
 
-@pytest.mark.parametrize("number", ["ABRT", "SEGV", "KILL"])
-def test_the_signal_that_ended_the_process_is_named(python, tmp_path, number):
-    python(f"kill -{number} $$")
-    with pytest.raises(RefusedError, match=f"m.tflite is damaged: .* is ended by SIG{number}; exp"):
-        opened.try_file(tmp_path / "m.tflite")
-
-
-def test_a_file_that_does_not_finish_is_refused(python, tmp_path, monkeypatch):
+def test_a_file_that_does_not_finish_is_refused(program, tmp_path, monkeypatch):
     monkeypatch.setattr(opened, "_SECONDS", 0.2)
-    python("exec sleep 60")
+    monkeypatch.setattr(sys, "executable", program("python", "exec sleep 60"))
     with pytest.raises(RefusedError, match="a process that runs it does not finish within 0.2 s"):
         opened.try_file(tmp_path / "m.tflite")
 
 
-def test_a_good_file_passes_without_a_word(sample, tmp_path, capfd):
-    good = tmp_path / "good.tflite"
-    good.write_bytes(sample.file("int8").read_bytes())
-    opened.try_file(good)
-    assert capfd.readouterr() == ("", "")
-
-
-def test_what_litert_refuses_there_is_not_loaded_here(tmp_path, python):
+def test_what_is_no_model_is_not_loaded_here(tmp_path):
     file = tmp_path / "broken.tflite"
     file.write_bytes(b"no model")
     with pytest.raises(UsageError, match="broken.tflite is not a TFLite model: The model is not"):
         opened.try_file(file)
-    python("echo 'node 3 failed to prepare.'; exit 3")
-    with pytest.raises(RefusedError, match="refuses .*broken.tflite: node 3 failed to prepare;"):
-        opened.try_file(file)
 
 
-def test_only_untrusted_bundles_are_tried(sample, tmp_path, monkeypatch, rng):
+def test_only_untrusted_bundles_are_tried(bundle, monkeypatch):
     tried = []
     monkeypatch.setattr("keras_vit.deploy.bundle.opened.try_file", tried.append)
-    picture = rng.integers(0, 255, (50, 40, 3)).astype("uint8")
-    deploy.write_bundle(tmp_path / "float32", sample.exported("none"), picture)
-    deploy.open_bundle(tmp_path / "float32")
+    deploy.open_bundle(bundle)
     assert not tried
-    deploy.open_bundle(tmp_path / "float32", trusted=False)
-    assert tried == [tmp_path / "float32" / "model.tflite"]
+    deploy.open_bundle(bundle, trusted=False)
+    assert tried == [bundle / "model.tflite"]

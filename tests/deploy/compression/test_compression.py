@@ -13,14 +13,8 @@ import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit._keras import keras
 from keras_vit.deploy import compression
-from keras_vit.deploy.compression import Compressed, Compression, stored_kernels, summary
+from keras_vit.deploy.compression import Compressed, Compression, rounding
 from keras_vit.deploy.compression.dense import fold_norms
-from keras_vit.deploy.compression.rounding import (
-    kernel_bits,
-    round_kernel,
-    round_to_range,
-    round_tokens,
-)
 from keras_vit.deploy.resolve import parameters_of
 
 # Heads of 8, whose 1/sqrt is no power of two; MLPs of 48, which blocks of 32 do not divide.
@@ -54,13 +48,13 @@ def test_a_kernel_is_rounded_as_the_file_rounds_it(model, inputs, quantize):
     wanted = Compression("qat", quantize)
     folded = fold_norms(model)
     content = compression.compressed_file(Compressed(folded, wanted, {}), inputs)
-    found = {kernel.layer: kernel for kernel in stored_kernels(content)}
+    found = {kernel.layer: kernel for kernel in compression.stored_kernels(content)}
     expected = kernels_of(folded)
     assert found.keys() == expected.keys()
-    bits = {name: kernel_bits(quantize, k.shape[1]) for name, k in expected.items()}
+    bits = {name: rounding.kernel_bits(quantize, k.shape[1]) for name, k in expected.items()}
     assert set(bits.values()) == ({4, 8} if quantize == "int4" else {8})
     for name, kernel in expected.items():
-        rounded = np.asarray(round_kernel(kernel.T, bits[name])).T
+        rounded = np.asarray(rounding.round_kernel(kernel.T, bits[name])).T
         np.testing.assert_allclose(found[name].values, rounded, rtol=1e-6, atol=1e-9)
         assert found[name].distinct <= 2 ** bits[name] - 1
         assert np.abs(rounded - kernel).max() > 1e-4  # there was something to round
@@ -69,8 +63,8 @@ def test_a_kernel_is_rounded_as_the_file_rounds_it(model, inputs, quantize):
 @pytest.mark.flavours
 def test_rounding_with_a_factor_rounds_the_product(rng):
     kernel = rng.normal(0, 1, (64, 6)).astype(np.float32)
-    product = np.asarray(round_kernel(kernel * np.float32(0.3), 4))
-    np.testing.assert_allclose(round_kernel(kernel, 4, 0.3) * 0.3, product, rtol=1e-6)
+    product = np.asarray(rounding.round_kernel(kernel * np.float32(0.3), 4))
+    np.testing.assert_allclose(rounding.round_kernel(kernel, 4, 0.3) * 0.3, product, rtol=1e-6)
 
 
 @pytest.mark.parametrize("quantize", ["dynamic", "int4", "int8"])
@@ -81,16 +75,16 @@ def test_activations_are_rounded_as_the_runtime_rounds_them(rng, quantize):
     x = rng.normal(0.3, 1, (1, 4, 6, 64)).astype(np.float32)
     found = deploy.Runner(deploy.to_tflite(model, quantize, x))(x)
     kernel, bias = (np.asarray(w) for w in (dense.kernel, dense.bias))
-    rounded = np.asarray(round_kernel(kernel, kernel_bits(quantize, 64)))
+    rounded = np.asarray(rounding.round_kernel(kernel, rounding.kernel_bits(quantize, 64)))
     exact = x @ kernel + bias
     if quantize != "int8":
-        expected = np.asarray(round_tokens(x)) @ rounded + bias
+        expected = np.asarray(rounding.round_tokens(x)) @ rounded + bias
         np.testing.assert_allclose(found, expected, atol=1e-5)
     else:
         wider = np.float32(1 + 2**-10)  # than measured
         low, high = wider * exact.min(), wider * exact.max()
-        read = np.asarray(round_to_range(x, wider * x.min(), wider * x.max()))
-        expected = np.asarray(round_to_range(read @ rounded + bias, low, high))
+        read = np.asarray(rounding.round_to_range(x, wider * x.min(), wider * x.max()))
+        expected = np.asarray(rounding.round_to_range(read @ rounded + bias, low, high))
         step = (high - low) / 255
         assert (np.abs(found - expected) < 0.1 * step).mean() > 0.98  # ties of the bias apart
         np.testing.assert_allclose(found, expected, atol=1.01 * step)
@@ -100,7 +94,7 @@ def test_activations_are_rounded_as_the_runtime_rounds_them(rng, quantize):
 @pytest.mark.flavours
 def test_a_range_has_256_steps_and_includes_zero(rng):
     x = rng.normal(0, 1, 1000).astype(np.float32)
-    steps = np.asarray(round_to_range(x, -0.3, 1.0)) / (1.3 / 255)
+    steps = np.asarray(rounding.round_to_range(x, -0.3, 1.0)) / (1.3 / 255)
     np.testing.assert_allclose(steps, np.rint(steps), atol=1e-4)
     assert (np.rint(steps.min()), np.rint(steps.max())) == (-59, 196)
 
@@ -111,9 +105,9 @@ def test_gradients_pass_the_rounding(rng):
 
     kernel = tf.constant(rng.normal(0, 1, (32, 4)), tf.float32)
     functions = {
-        "kernel": lambda x: round_kernel(x, kernel_bits("int4", 32)),
-        "tokens": round_tokens,
-        "range": lambda x: round_to_range(x, -1.0, 0.5),
+        "kernel": lambda x: rounding.round_kernel(x, rounding.kernel_bits("int4", 32)),
+        "tokens": rounding.round_tokens,
+        "range": lambda x: rounding.round_to_range(x, -1.0, 0.5),
     }
     for name, function in functions.items():
         with tf.GradientTape() as tape:
@@ -146,15 +140,16 @@ def test_zeros_and_distinct_values_are_counted_in_the_file(model, inputs, quanti
     for variable in model.weights:
         if variable.shape == (32, 48):  # one layer of each block
             variable.assign(np.where(np.arange(48) % 4 < 3, 0, np.sign(variable)))
-    content = compression.compressed_file(
-        Compressed(model, Compression("prune", quantize), {}), inputs
-    )
-    made = {k["layer"]: k for k in summary(content)["kernels"] if "dense_0" in k["layer"]}
+    pruned = Compressed(model, Compression("prune", quantize), {})
+    content = compression.compressed_file(pruned, inputs)
+    made = {
+        k["layer"]: k for k in compression.summary(content)["kernels"] if "dense_0" in k["layer"]
+    }
     assert [*made] == ["encoderblock_0/mlp/dense_0", "encoderblock_1/mlp/dense_0"]
     assert [(k["sparsity"], k["distinct"]) for k in made.values()] == [(0.75, 3)] * 2
-    sizes = [kernel.numbers.size for kernel in stored_kernels(content)]
+    sizes = [kernel.numbers.size for kernel in compression.stored_kernels(content)]
     assert sum(sizes) == sum(k.size for k in kernels_of(model).values())
-    assert summary(content)["deflated"] < len(content)
+    assert compression.summary(content)["deflated"] < len(content)
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,24 @@
-"""Files on GPUs: what is run, what is reported, and what is refused."""
+"""Files on GPUs and in half precision: what is run, what is reported, and what is refused."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
+from ai_edge_litert.interpreter import Interpreter
 
+import keras_vit
 from keras_vit import deploy
 from keras_vit._errors import RefusedError
+from keras_vit.deploy.graph.graph_options import GraphOptions
+from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.judge.gpu import NOT_ASKED, judge_on_gpu
+from keras_vit.deploy.judge.judged_file import judge_half_precision
 from keras_vit.deploy.judge.layer_differences import block_ends
-from keras_vit.tflite.compiled_model import GpuOutputs, run_on_gpu
+from keras_vit.tflite.compiled_model import GpuOutputs, predict_in_half_precision, run_on_gpu
 from keras_vit.tflite.flatbuffer import read_graph
 from keras_vit.tflite.float16_emulation import Emulated
-
-FLOAT = deploy.precision_of("none")
 
 
 def cpu_as_gpu(change=lambda graph, scores: scores):
@@ -48,9 +53,6 @@ def test_the_first_wrong_block_of_a_wrong_file_is_named(sample):
     assert found.problem.startswith("scores differ from the CPU's by ")
     with pytest.raises(RefusedError, match="on Test GPU.*The first block.*is encoderblock_1"):
         found.check("float32")
-
-
-def test_scores_that_are_not_finite_are_a_problem(sample):
     found = judged(sample, cpu_as_gpu(lambda graph, scores: scores * np.nan))
     assert (found.problem, found.max_difference) == ("scores that are not finite", None)
     assert found.block == "encoderblock_0"
@@ -61,11 +63,8 @@ def test_a_refused_file_keeps_the_reason_and_the_device(sample):
         raise RefusedError("Test GPU: the accelerator does not take GATHER_ND")
 
     found = judged(sample, refuse, "int8")
-    assert (found.device, found.problem) == (
-        "Test GPU",
-        "the accelerator does not take GATHER_ND",
-    )
-    assert (found.images, found.half_precision) == (0, ())
+    assert (found.device, found.images, found.half_precision) == ("Test GPU", 0, ())
+    assert found.problem == "the accelerator does not take GATHER_ND"
     with pytest.raises(RefusedError, match="the int8 file fails on Test GPU: the accelerator"):
         found.check("int8")
 
@@ -80,25 +79,24 @@ def test_without_a_device_nothing_is_wrong_but_a_demand_is_not_met(sample, monke
     assert NOT_ASKED.problem.startswith("not asked for")
 
 
-def test_a_file_that_is_not_emulated_fails_a_demand(sample, monkeypatch):
+def test_a_file_that_is_not_emulated_or_overflows_in_half_precision_fails_a_demand(
+    sample, monkeypatch
+):
     def refusing(*_):
         raise RefusedError("EXP is not emulated")
 
-    monkeypatch.setattr("keras_vit.deploy.judge.gpu.emulate", refusing)
-    found = judged(sample, cpu_as_gpu())
-    with pytest.raises(RefusedError, match="with float32 sums: not emulated: EXP is not emulated"):
-        found.check("float32")
-
-
-def test_overflow_in_half_precision_fails_a_demand(sample, monkeypatch):
-    def overflowing(content, inputs, sums):
+    def overflowing(*_):
         return Emulated(None, "MEAN of encoderblock_0/norm_mlp")
 
-    monkeypatch.setattr("keras_vit.deploy.judge.gpu.emulate", overflowing)
-    found = judged(sample, cpu_as_gpu())
-    assert found.problem == ""
-    with pytest.raises(RefusedError, match="overflow in MEAN of encoderblock_0/norm_mlp"):
-        found.check("float32")
+    for emulate, message in (
+        (refusing, "with float32 sums: not emulated: EXP is not emulated"),
+        (overflowing, "overflow in MEAN of encoderblock_0/norm_mlp"),
+    ):
+        monkeypatch.setattr("keras_vit.deploy.judge.gpu.emulate", emulate)
+        found = judged(sample, cpu_as_gpu())
+        assert found.problem == ""
+        with pytest.raises(RefusedError, match=message):
+            found.check("float32")
 
 
 @pytest.mark.slow
@@ -108,3 +106,53 @@ def test_the_accelerator_takes_our_files_and_gives_their_scores(sample, on_gpu, 
     assert found.device
     assert found.problems == []
     assert found.max_difference < (2e-4 if name in ("none", "float16") else found.allowed)
+
+
+@pytest.mark.parametrize("name", ["none", "float16"])
+def test_float_files_run_in_half_precision_and_are_judged_in_it(sample, name):
+    exported = sample.exported(name)
+    assert exported.half.problem == ""
+    difference = exported.half.verdict.max_difference / exported.half.verdict.scale
+    assert 1e-5 < difference < 5e-3  # it is half precision, and a good one
+    assert exported.verdict.max_difference < exported.half.verdict.max_difference
+    assert sample.exported("int8").half is None
+
+
+@pytest.mark.slow
+def test_squares_of_a_large_stream_fit_into_half_precision(trained_like, pictures):
+    # Today's XNNPACK sums squares in float32, but older versions and GPUs do not, so the values
+    # themselves are checked.
+    model = trained_like(keras_vit.ViT(keras_vit.ViTSpec(8, 96, 2, 3, 80), 5, (16, 24)))
+    encoder = model.get_layer("patch_encoder")
+    for variable in (encoder.projection.kernel, encoder.positions, encoder.class_token):
+        variable.assign(np.asarray(variable) * 400)  # as trained models may have it
+    image, largest = pictures(1, (16, 24)), {}
+    for name, rewrites in (("divided", REWRITES), ("undivided", {*REWRITES} - {"scaled_stream"})):
+        content = deploy.to_tflite(model, options=GraphOptions(rewrites=frozenset(rewrites)))
+        run = Interpreter(model_content=content, experimental_preserve_all_tensors=True)
+        run.allocate_tensors()
+        run.set_tensor(run.get_input_details()[0]["index"], image)
+        run.invoke()
+        written = [index for op in run._get_ops_details() for index in op["outputs"]]
+        largest[name] = max(np.abs(run.get_tensor(index)).max() for index in written)
+    assert largest["divided"] < np.finfo(np.float16).max / 4
+    assert largest["undivided"] > np.finfo(np.float16).max
+
+
+def test_a_file_that_does_not_run_in_half_precision_is_reported_and_not_refused(converted, sample):
+    import tensorflow as tf
+
+    kernel = np.ones((3, 16, 8), np.float32)  # XNNPACK refuses it in half precision
+
+    def product(x):
+        return {"y": tf.matmul(tf.tile(x, (1, 3, 1, 1)), kernel)}
+
+    content = converted(product, (1, 1, 4, 16))
+    with pytest.raises(RefusedError, match="LiteRT does not run the file in half precision: "):
+        predict_in_half_precision(content, np.ones((1, 1, 4, 16), np.float32))
+    images = deploy.Reference(np.ones((1, 1, 4, 16), np.float32), np.ones((1, 3, 4, 8)))
+    made = deploy.MadeFile(deploy.precision_of("none"), content, deploy.About("product"))
+    found = judge_half_precision(made, images)
+    assert found.verdict is None
+    assert found.to_dict() == {"problem": found.problem}
+    deploy.check(dataclasses.replace(sample.exported("none"), half=found))
