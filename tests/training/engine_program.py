@@ -33,12 +33,9 @@ def pictures(count: int = 53) -> Source:
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (count, 16, 16, 3), np.uint8)
     return Source(
-        name="pictures",
-        labels=("a", "b", "c"),
-        ids=tuple(map(str, range(count))),
-        targets=np.arange(count) % 3,
-        image=images.__getitem__,
-    )
+        name="pictures", labels=("a", "b", "c"), ids=tuple(map(str, range(count))),
+        targets=np.arange(count) % 3, image=images.__getitem__,
+    )  # fmt: skip
 
 
 def recipe_of(**changes) -> Recipe:
@@ -67,7 +64,7 @@ class EachLoss(loop.Steps):
         """Adds the loss, and says so for whoever wants to stop the training."""
         super().on_train_batch_end(batch, logs)
         mean = float(logs["loss"])
-        self.losses.append(mean * (batch + 1) - self._sum(batch))
+        self.losses.append(mean * (batch + 1) - sum(self.losses[len(self.losses) - batch :]))
         sync(self.model)
         adam = self.model.optimizer
         moment = np.concatenate([np.ravel(value_of(each)) for each in adam._momentums])
@@ -76,9 +73,6 @@ class EachLoss(loop.Steps):
         self.norms.append(float(np.linalg.norm(gradient)))
         print(f"step {self.done}", file=sys.stderr, flush=True)
         time.sleep(self.pause)
-
-    def _sum(self, batch):
-        return sum(self.losses[len(self.losses) - batch :]) if batch else 0.0
 
 
 def main(out, strategy="one", logical_devices=1, recipe=None, pause=0.0, **options):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 
-import keras_vit
 from keras_vit import UsageError, runs
 from keras_vit.cli import compare
 from keras_vit.models.profile import forward_flops
@@ -27,40 +27,37 @@ def test_fields_of_the_recipe_and_of_the_model_are_set():
     assert (model.spec.pooling, model.spec.depth) == ("map", 2)
 
 
-def test_what_cannot_be_varied_is_refused():
-    for text, message in (
+@pytest.mark.parametrize(
+    ("variation", "message"),
+    [
         ("gap", r"expected NAME=VALUE.* Received: 'gap'"),
         ("poling=gap", "a ViT has no field 'poling'; did you mean pooling"),
         ("stem=none", "overrides cannot set the stem"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            overridden(PICO, text)
-    with pytest.raises(UsageError, match="position_embedding must be one of"):
-        wrong = varied(Recipe(), "position_embedding=3d")
-        build("ViT_Pico4", ("a", "b"), wrong)
+        ("position_embedding=3d", "position_embedding must be one of"),
+    ],
+)
+def test_what_cannot_be_varied_is_refused(variation, message):
+    with pytest.raises(UsageError, match=message):
+        build("ViT_Pico4", ("a", "b"), varied(Recipe(), variation))
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_every_variation_of_an_ablation_can_be_built(name):
     variations = ABLATIONS[name](PICO)
     assert len(variations) >= 3
-    specs = set()
-    for variation in variations:
-        recipe = varied(Recipe(image_size=32), variation)
-        specs.add(build("ViT_Pico4", ("a", "b"), recipe).spec)
+    recipes = [varied(Recipe(image_size=32), variation) for variation in variations]
+    specs = {build("ViT_Pico4", ("a", "b"), recipe).spec for recipe in recipes}
     assert len(specs) == len(variations)
     assert PICO in specs  # the model itself is one of them
 
 
-def test_depths_have_about_as_many_operations():
-    for model in ("ViT-Pico_4", "ViT-B_16"):
-        size = 32 if "Pico" in model else 224
-        base = sum(forward_flops(VARIANTS[model], 10, size).values())
-        for variation in ABLATIONS["depth"](VARIANTS[model]):
-            spec = keras_vit.ViTSpec(
-                **{**VARIANTS[model].to_dict(), **overridden(VARIANTS[model], variation)}
-            )
-            assert sum(forward_flops(spec, 10, size).values()) / base == pytest.approx(1, abs=0.1)
+@pytest.mark.parametrize(("model", "size"), [("ViT-Pico_4", 32), ("ViT-B_16", 224)])
+def test_depths_have_about_as_many_operations(model, size):
+    usual = VARIANTS[model]
+    base = sum(forward_flops(usual, 10, size).values())
+    for variation in ABLATIONS["depth"](usual):
+        spec = dataclasses.replace(usual, **overridden(usual, variation))
+        assert sum(forward_flops(spec, 10, size).values()) == pytest.approx(base, rel=0.1)
 
 
 @pytest.mark.soak(of="trainings")
@@ -81,11 +78,10 @@ def test_a_comparison_trains_and_names_each_variation(invoke, image_folder, tiny
 
 def test_the_facts_of_a_comparison_are_true_of_every_trial(shared_folder):
     settings = Recipe(image_size=16, duration="4 steps", batch_size=4, augment="none")
+    given = {"data": str(shared_folder), "models": ("ViT_Pico4",), "settings": settings}
 
     def facts(*variations):
-        arguments = compare.Arguments(
-            data=str(shared_folder), models=("ViT_Pico4",), variations=variations, settings=settings
-        )
+        arguments = compare.Arguments(**given, variations=variations)
         images = arguments.images()
         return compare._facts(arguments, *images, compare._trials_of(arguments, *images), [])
 

@@ -6,7 +6,6 @@ The number of devices is set before they are used, so these trainings run in pro
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import json
 import os
@@ -15,8 +14,6 @@ import socket
 import subprocess
 import sys
 import time
-import typing
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,12 +25,10 @@ from keras_vit import UsageError, runs
 from keras_vit._interrupts import TERMINATED
 from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.cli import fit
-from keras_vit.training import check_settings, devices, loop
-from keras_vit.training.engines import Engine, open_engine
+from keras_vit.training import Recipe, check_settings, devices, loop, open_engine
+from keras_vit.training.engines import Engine
 from keras_vit.training.learner import Learner
-from keras_vit.training.loop import HeldOut
 from keras_vit.training.optimisers import optimizer
-from keras_vit.training.recipes import Recipe
 from keras_vit.training.tasks import SingleLabel
 
 PROGRAM = Path(__file__).with_name("engine_program.py")
@@ -44,13 +39,17 @@ STRATEGIES = {"mirrored": "tf_keras", "multiworker": "tf_keras", "jax": "jax"}
 _SET_HERE = ("TF_USE_LEGACY_KERAS", "KERAS_BACKEND", "TF_CONFIG", "XLA_FLAGS")
 
 
+def environment():
+    """The variables of this process without those that choose a strategy."""
+    return {name: value for name, value in os.environ.items() if name not in _SET_HERE}
+
+
 def start(out, flavour, variables=(), machine=(), **settings):
-    environment = {k: v for k, v in os.environ.items() if k not in _SET_HERE}
-    environment |= {"PYTHONPATH": str(ROOT), **FLAVOURS[flavour], **dict(variables)}
+    variables = environment() | {"PYTHONPATH": str(ROOT), **FLAVOURS[flavour], **dict(variables)}
     with open(f"{out}.log", "a") as log:
         return subprocess.Popen(
             [*machine, sys.executable, PROGRAM, json.dumps({"out": str(out), **settings})],
-            env=environment, stdout=subprocess.PIPE, stderr=log, text=True,
+            env=variables, stdout=subprocess.PIPE, stderr=log, text=True,
         )  # fmt: skip
 
 
@@ -120,25 +119,22 @@ def free_addresses():
         return [f"127.0.0.1:{each.getsockname()[1]}" for each in (first, second)]
 
 
-def cluster(strategy, hosts):
-    """The variables of two processes with these addresses."""
-    for i in range(2):
-        if strategy == "jax":
-            values = {"JOB_ADDRESSES": ",".join(hosts), "NUM_PROCESSES": "2", "PROCESS_ID": str(i)}
-            yield {f"KERAS_DISTRIBUTION_{name}": value for name, value in values.items()}
-        else:
-            task = {"type": "worker", "index": i}
-            yield {"TF_CONFIG": json.dumps({"cluster": {"worker": hosts}, "task": task})}
-
-
 def start_both(out, strategy, hosts=None, machines=((), ()), **settings):
-    flavour = STRATEGIES[strategy]
-    return [
-        start(out, flavour, variables, machine, strategy=strategy, **settings)
-        for variables, machine in zip(
-            cluster(strategy, hosts or free_addresses()), machines, strict=True
-        )
-    ]
+    """Two processes that know each other's address; the words of `machines` start them."""
+    hosts, both = hosts or free_addresses(), []
+    for i, machine in enumerate(machines):
+        task = {"type": "worker", "index": i}
+        variables = {
+            "jax": {
+                "KERAS_DISTRIBUTION_JOB_ADDRESSES": ",".join(hosts),
+                "KERAS_DISTRIBUTION_NUM_PROCESSES": "2",
+                "KERAS_DISTRIBUTION_PROCESS_ID": str(i),
+            },
+            "multiworker": {"TF_CONFIG": json.dumps({"cluster": {"worker": hosts}, "task": task})},
+        }[strategy]
+        flavour = STRATEGIES[strategy]
+        both.append(start(out, flavour, variables, machine, strategy=strategy, **settings))
+    return both
 
 
 def wait_for_step_6(both, log):
@@ -147,71 +143,53 @@ def wait_for_step_6(both, log):
         time.sleep(0.1)
 
 
-@dataclasses.dataclass(frozen=True)
-class Network:
-    """Two network namespaces that are joined by a cable: all that is seen of two machines.
-
-    Attributes:
-        names: the namespaces; the cable's ends have the same names.
-        addresses: that of each.
-    """
-
-    names: tuple[str, str]
-    addresses: tuple[str, str] = ("10.77.0.1", "10.77.0.2")
-
-    def machines(self):
-        """The words before a command that run it on each machine, whose host name is its address.
-
-        JAX connects CPUs to the address that a machine's own name stands for.
-        """
-        named = 'hostname "$0" && exec "$@"'
-        return [
-            ["ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c", named, address]
-            for name, address in zip(self.names, self.addresses, strict=True)
-        ]
-
-    def set_cable(self, state):
-        """Plugs the cable in ("up") or out ("down")."""
-        run_ip("-n", self.names[0], "link", "set", self.names[0], state)
-
-
-def run_ip(*words):
-    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+def run_ip(words):
+    subprocess.run(["ip", *words.split()], check=True, capture_output=True, text=True)
 
 
 @pytest.fixture
 def network():
-    network = Network((f"kv{os.getpid()}a", f"kv{os.getpid()}b"))
-    first, second = network.names
+    """Two network namespaces that are joined by a cable: all that is seen of two machines.
+
+    It has their addresses, the words before a command that run it on each of them, and a function
+    that plugs the cable in ("up") or out ("down").
+    """
+    first, second = names = [f"kv{os.getpid()}{side}" for side in "ab"]
+    addresses = ("10.77.0.1", "10.77.0.2")
+    # JAX connects CPUs to the address that a machine's own name stands for.
+    named = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"')
     try:
         try:
-            for name in network.names:
-                run_ip("netns", "add", name)
+            for name in names:
+                run_ip(f"netns add {name}")
         except (OSError, subprocess.CalledProcessError) as error:
             pytest.skip(f"network namespaces need root and iproute2: {error}")
-        run_ip(
-            "link",
-            "add",
-            first,
-            "netns",
-            first,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            second,
-            "netns",
-            second,
-        )
-        for name, address in zip(network.names, network.addresses, strict=True):
-            run_ip("-n", name, "address", "add", f"{address}/24", "dev", name)
+        run_ip(f"link add {first} netns {first} type veth peer name {second} netns {second}")
+        machines = []
+        for name, address in zip(names, addresses, strict=True):
+            run_ip(f"-n {name} address add {address}/24 dev {name}")
             for device in (name, "lo"):
-                run_ip("-n", name, "link", "set", device, "up")
-        yield network
+                run_ip(f"-n {name} link set {device} up")
+            machines.append(["ip", "netns", "exec", name, *named, address])
+        yield SimpleNamespace(
+            settings={"hosts": [f"{each}:2222" for each in addresses], "machines": machines},
+            set_cable=lambda state: run_ip(f"-n {first} link set {first} {state}"),
+        )
     finally:
-        for name in network.names:
+        for name in names:
             with contextlib.suppress(OSError, subprocess.CalledProcessError):
-                run_ip("netns", "delete", name)
+                run_ip(f"netns delete {name}")
+
+
+def assert_go_on(out, strategy, expected, **machines):
+    """Two processes that were stopped go on after their checkpoint to the losses of one."""
+    step = max(int(path.stem.partition("-")[2]) for path in (out / "checkpoints").iterdir())
+    found = [result(each, out) for each in start_both(out, strategy, resume=True, **machines)]
+    assert [each["process"] for each in found] == [0, 1]
+    for each in found:
+        assert (each["replicas"], len(each["losses"])) == (2, 20 - step)
+        assert_equal(each, out, expected)
+    assert [each["step"] for each in runs.open_run(out).metrics()] == [10, 20]  # by one process
 
 
 @pytest.mark.soak(of="devices")
@@ -219,21 +197,15 @@ def network():
 def test_two_processes_that_lose_one_end_and_go_on_to_the_losses_of_one(
     on_one_device, tmp_path, strategy
 ):
-    out, flavour = tmp_path / "run", STRATEGIES[strategy]
-    log = Path(f"{out}.log")
-    chief, other = start_both(out, strategy, checkpoint_every="2 steps", pause=0.5)
-    wait_for_step_6((chief, other), log)
+    out, log = tmp_path / "run", tmp_path / "run.log"
+    chief, other = both = start_both(out, strategy, checkpoint_every="2 steps", pause=0.5)
+    wait_for_step_6(both, log)
     other.kill()
     assert chief.wait(timeout=60) == 1
     assert "another of the 2 processes of this training ended" in log.read_text()
-    for each in (chief, other):
+    for each in both:
         each.communicate()
-    assert list((out / "checkpoints").iterdir())
-    found = [result(each, out) for each in start_both(out, strategy, resume=True)]
-    assert [each["process"] for each in found] == [0, 1]
-    for each in found:
-        assert len(each["losses"]) < 20
-        assert_equal(each, out, on_one_device(flavour))
+    assert_go_on(out, strategy, on_one_device(STRATEGIES[strategy]))
 
 
 @pytest.mark.soak(of="devices")
@@ -241,8 +213,7 @@ def test_two_processes_that_lose_one_end_and_go_on_to_the_losses_of_one(
 def test_two_processes_that_are_told_to_stop_save_and_go_on_to_the_losses_of_one(
     on_one_device, tmp_path, strategy
 ):
-    out, flavour = tmp_path / "run", STRATEGIES[strategy]
-    log = Path(f"{out}.log")
+    out, log = tmp_path / "run", tmp_path / "run.log"
     both = start_both(out, strategy, pause=0.5)
     wait_for_step_6(both, log)
     for each in both:
@@ -253,64 +224,43 @@ def test_two_processes_that_are_told_to_stop_save_and_go_on_to_the_losses_of_one
     assert other in (TERMINATED, *([-signal.SIGABRT] if strategy == "jax" else []))
     for each in both:
         each.communicate()
-    (saved,) = (out / "checkpoints").iterdir()
-    step = int(saved.stem.partition("-")[2])
-    found = [result(each, out) for each in start_both(out, strategy, resume=True)]
-    for each in found:
-        assert len(each["losses"]) == 20 - step
-        assert_equal(each, out, on_one_device(flavour))
+    assert len(list((out / "checkpoints").iterdir())) == 1
+    assert_go_on(out, strategy, on_one_device(STRATEGIES[strategy]))
 
 
 @pytest.mark.soak(of="devices")
-@pytest.mark.parametrize("strategy", ["multiworker", "jax"])
+@pytest.mark.parametrize(
+    ("strategy", "message"),
+    [
+        ("multiworker", "another of the 2 processes of this training ended"),
+        ("jax", "heartbeat"),  # JAX ends its processes itself, with a message of its own
+    ],
+)
 def test_two_machines_whose_network_fails_end_and_go_on_to_the_losses_of_one(
-    on_one_device, network, tmp_path, strategy
+    on_one_device, network, tmp_path, strategy, message
 ):
     out, log = tmp_path / "run", tmp_path / "run.log"
-    machines = {"hosts": [f"{each}:2222" for each in network.addresses]}
-    machines["machines"] = network.machines()
-    both = start_both(out, strategy, checkpoint_every="2 steps", pause=0.5, **machines)
+    both = start_both(out, strategy, checkpoint_every="2 steps", pause=0.5, **network.settings)
     wait_for_step_6(both, log)
     network.set_cable("down")
     for each in both:
         assert each.wait(timeout=60) != 0
         each.communicate()
-    # JAX ends its processes itself, with a message of its own.
-    words = {"multiworker": "another of the 2 processes of this training ended", "jax": "heartbeat"}
-    assert words[strategy] in log.read_text()
+    assert message in log.read_text()
     network.set_cable("up")
-    found = [result(each, out) for each in start_both(out, strategy, resume=True, **machines)]
-    for each in found:
-        assert len(each["losses"]) < 20
-        assert_equal(each, out, on_one_device(STRATEGIES[strategy]))
-
-
-@pytest.mark.soak(of="devices")
-@pytest.mark.parametrize("strategy", ["multiworker", "jax"])
-def test_two_processes_give_the_losses_of_one(on_one_device, tmp_path, strategy):
-    out = tmp_path / "run"
-    found = [result(each, out) for each in start_both(out, strategy)]
-    for each in found:
-        assert each["replicas"] == 2
-        assert_equal(each, out, on_one_device(STRATEGIES[strategy]))
-    assert [each["step"] for each in runs.open_run(out).metrics()] == [10, 20]  # by one process
+    assert_go_on(out, strategy, on_one_device(STRATEGIES[strategy]), **network.settings)
 
 
 @pytest.mark.slow
 def test_the_command_chooses_the_flavour_and_says_so(image_folder, tmp_path, command):
-    environment = {k: v for k, v in os.environ.items() if k not in _SET_HERE}
-    arguments = ["--data", image_folder, "--model", "ViT_Pico4", "--image-size", 8]
-    arguments += ["--duration", "2 steps", "--warmup", "0 steps", "--logical-devices", 2]
-    said = command(
-        "train/fit.py", *arguments, "--batch-size", 4, "--dry-run", cwd=tmp_path, check=0,
-        env=environment,
-    ).stdout  # fmt: skip
+    words = ["train/fit.py", "--data", image_folder, "--model", "ViT_Pico4", "--out", "run"]
+    words += ["--duration", "2 steps", "--warmup", "0 steps", "--image-size", 8]
+    words += ["--logical-devices", 2]
+    options = {"cwd": tmp_path, "env": environment()}
+    said = command(*words, "--batch-size", 4, "--dry-run", check=0, **options).stdout
     assert said.startswith("strategy mirrored runs with TF_USE_LEGACY_KERAS=1\n")
     assert " on 2 devices, to " in said
-    refused = command(
-        "train/fit.py", *arguments, "--batch-size", 5, "--out", tmp_path / "no", cwd=tmp_path,
-        check=2, env=environment,
-    ).stderr  # fmt: skip
+    refused = command(*words, "--batch-size", 5, check=2, **options).stderr
     assert "Received: --batch-size=5; the nearest that they divide: 4 and 6." in refused
 
 
@@ -342,24 +292,15 @@ def test_every_held_out_image_is_read_by_one_process_and_counts_once(
     sums = {"loss": 0.0, "accuracy": 0.0}
     for process in range(processes):
         engine = Engine(replicas=processes, processes=processes, process=process)
-        ready = SimpleNamespace(
-            learner=learner,
-            task=task,
-            engine=engine,
-            plan=SimpleNamespace(batch_size=size),
-            begun=SimpleNamespace(
-                model=model,
-                source=None,
-                split=SimpleNamespace(held_out=held_out),
-                recipe=Recipe(jit=False),
-            ),
-        )
-        found = HeldOut(ready, []).evaluate()
+        split = SimpleNamespace(held_out=held_out)
+        begun = SimpleNamespace(model=model, source=None, split=split, recipe=Recipe(jit=False))
+        plan = SimpleNamespace(batch_size=size)
+        ready = SimpleNamespace(learner=learner, task=task, engine=engine, plan=plan, begun=begun)
+        found = loop.HeldOut(ready, []).evaluate()
         assert found.keys() == sums.keys()
         for name in sums:
             sums[name] += found[name] * len(np.unique(read[-1]))
-    assert sorted({int(i) for each in read for i in each}) == sorted(held_out)
-    assert sum(len(np.unique(each)) for each in read) == len(held_out)
+    assert sorted(np.concatenate([np.unique(each) for each in read])) == sorted(held_out)
     log_probabilities = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     smooth = targets[held_out] * 0.9 + 0.1 / 3
     loss = -(smooth * log_probabilities).sum(-1).mean()
@@ -395,12 +336,13 @@ def test_the_step_of_a_tpu_compiles_with_static_shapes(small_spec, accumulate):
 
 def test_a_batch_that_the_replicas_do_not_divide_is_refused(tmp_path):
     Engine(replicas=4).check_batch(32)
-    with pytest.raises(UsageError, match="batch_size=30; the nearest that they divide: 28 and 32"):
-        Engine(replicas=4).check_batch(30)
-    with pytest.raises(UsageError, match="batch_size=3; the nearest that they divide: 4[.]"):
-        Engine(replicas=4).check_batch(3)
-    with pytest.raises(UsageError, match="each of the 4 replicas, 8. Received: accumulate=3"):
-        Engine(replicas=4).check_batch(32, 3)
+    for batch, message in (
+        ((30,), "batch_size=30; the nearest that they divide: 28 and 32"),
+        ((3,), "batch_size=3; the nearest that they divide: 4[.]"),
+        ((32, 3), "each of the 4 replicas, 8. Received: accumulate=3"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            Engine(replicas=4).check_batch(*batch)
     with pytest.raises(UsageError, match="the nearest that they divide: 4 and 6"):
         recipe = Recipe(batch_size=5)
         check_settings("none", recipe, None, tmp_path / "run", engine=Engine(replicas=2))
@@ -419,6 +361,19 @@ def test_a_strategy_names_the_keras_that_it_needs():
         with pytest.raises(UsageError, match="set .*=.* before Keras is imported"):
             open_engine(wrong)
     assert open_engine() == Engine()
+
+
+@pytest.fixture
+def set_variables(monkeypatch):
+    """Sets these environment variables, and no others that choose a strategy."""
+    for name in (*_SET_HERE, "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+
+    def set_all(variables):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    return set_all
 
 
 WORKERS = json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker"}})
@@ -443,11 +398,8 @@ WORKERS = json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "w
         ({}, {"tpu": "local"}, "tpu"),
     ],
 )
-def test_auto_chooses_the_strategy(monkeypatch, variables, arguments, expected):
-    for name in (*_SET_HERE, "CUDA_VISIBLE_DEVICES"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+def test_auto_chooses_the_strategy(set_variables, variables, arguments, expected):
+    set_variables(variables)
     assert devices.choose("auto", **arguments) == expected
 
 
@@ -465,12 +417,9 @@ DEMANDING = [{"lora": 4}, {"remat": True}, {"layer_decay": 0.75}, {"optimizer": 
     ],
 )
 def test_auto_chooses_a_strategy_that_can_train_the_recipe(
-    monkeypatch, settings, variables, arguments, with_cuda, expected
+    monkeypatch, set_variables, settings, variables, arguments, with_cuda, expected
 ):
-    for name in (*_SET_HERE, "CUDA_VISIBLE_DEVICES"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+    set_variables(variables)
     monkeypatch.setattr(devices, "_jax_has_gpus", lambda: with_cuda)
     assert devices.choose("auto", **arguments, recipe=Recipe(**settings)) == expected
 
@@ -498,20 +447,28 @@ def test_a_recipe_that_a_strategy_cannot_train_is_refused_with_those_that_can(se
 
 @pytest.mark.flavours
 @pytest.mark.skipif(not LEGACY, reason="it is about tf_keras")
-def test_the_settings_that_need_keras_3_are_those_that_tf_keras_refuses(tmp_path):
-    optimizers = typing.get_args(typing.get_type_hints(Recipe)["optimizer"])
-    others = [*DEMANDING[:-1], *({"optimizer": name} for name in optimizers)]
-    for settings in others:
-        recipe = Recipe(**settings)
-        refused = pytest.raises(UsageError) if devices.keras_3_setting(recipe) else nullcontext()
-        with refused:
-            check_settings("none", recipe, "ViT_Pico4", tmp_path / "run")
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"lora": 2}, "lora needs Keras 3"),
+        ({"remat": True}, "remat needs Keras 3"),
+        ({"layer_decay": 0.75}, "layer_decay needs Keras 3"),
+        ({"optimizer": "lamb"}, r"tf_keras .* has no Lamb"),
+        ({"optimizer": "muon"}, r"tf_keras .* has no Muon"),
+        *(({"optimizer": name}, None) for name in ("adamw", "lion", "sgd")),
+    ],
+)
+def test_the_settings_that_need_keras_3_are_those_that_tf_keras_refuses(
+    tmp_path, settings, message
+):
+    recipe = Recipe(**settings)
+    assert bool(devices.keras_3_setting(recipe)) == bool(message)
+    with pytest.raises(UsageError, match=message) if message else contextlib.nullcontext():
+        check_settings("none", recipe, "ViT_Pico4", tmp_path / "run")
 
 
-def test_fit_says_why_auto_chose_another_strategy(monkeypatch, capsys):
-    for name in _SET_HERE:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+def test_fit_says_why_auto_chose_another_strategy(monkeypatch, set_variables, capsys):
+    set_variables({"CUDA_VISIBLE_DEVICES": "0,1"})
     monkeypatch.setattr(devices, "_jax_has_gpus", lambda: False)
     arguments = fit.Arguments(model="ViT_Ti16", settings=Recipe(lora=4))
     fit._say_why(arguments, arguments.chosen_strategy(arguments.settings))
@@ -519,13 +476,16 @@ def test_fit_says_why_auto_chose_another_strategy(monkeypatch, capsys):
     assert capsys.readouterr().out.startswith(expected)
 
 
-def test_settings_of_another_strategy_are_refused(monkeypatch):
-    with pytest.raises(UsageError, match="tpu='local' is for strategy='tpu'"):
-        devices.choose("mirrored", tpu="local")
-    with pytest.raises(UsageError, match="=2 is for strategy='mirrored' or strategy='jax'"):
-        devices.choose("one", logical_devices=2)
-    with pytest.raises(UsageError, match="did you mean mirrored"):
-        devices.choose("miror")
-    monkeypatch.setenv("TF_CONFIG", "{cluster")
-    with pytest.raises(UsageError, match="TF_CONFIG must be JSON"):
-        devices.choose("auto")
+@pytest.mark.parametrize(
+    ("strategy", "arguments", "message"),
+    [
+        ("mirrored", {"tpu": "local"}, "tpu='local' is for strategy='tpu'"),
+        ("one", {"logical_devices": 2}, "=2 is for strategy='mirrored' or strategy='jax'"),
+        ("miror", {}, "did you mean mirrored"),
+        ("auto", {}, "TF_CONFIG must be JSON"),
+    ],
+)
+def test_settings_of_another_strategy_are_refused(set_variables, strategy, arguments, message):
+    set_variables({"TF_CONFIG": "{cluster"})
+    with pytest.raises(UsageError, match=message):
+        devices.choose(strategy, **arguments)

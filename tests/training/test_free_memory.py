@@ -9,41 +9,40 @@ import pytest
 
 import keras_vit
 from keras_vit import UsageError
-from keras_vit.data import open_source
 from keras_vit.models.profile import profile
 from keras_vit.specs import VARIANTS
-from keras_vit.training import Hooks, Recipe, Saving, dry_run, train
+from keras_vit.training import Hooks, Recipe, dry_run
 from keras_vit.training import costs as costs_module
-from keras_vit.training.costs import Costs
 from keras_vit.training.engines import Engine
+from keras_vit.training.learner import Learner
+from keras_vit.training.optimisers import optimizer
+from keras_vit.training.tasks import SingleLabel
 
 GIB = 2**30
 VIT, RESNET = VARIANTS["ViT-Ti_16"], VARIANTS["BiT-R8x1"]
 RECIPE = Recipe(image_size=16, duration="6 steps", warmup="1 step", batch_size=4, augment="none")
 
 
-def costs(recipe: Recipe) -> Costs:
+def costs(recipe):
     """4 GiB of variables, and for each image 1 GiB, a quarter with remat or a frozen body."""
     images = recipe.batch_size / (recipe.accumulate or 1)
     each = GIB / 4 if recipe.remat or recipe.freeze == "body" else GIB
-    return Costs(0, 0, GIB, GIB, 2 * GIB, round(images * each))
+    return costs_module.Costs(0, 0, GIB, GIB, 2 * GIB, round(images * each))
+
+
+# 4 GiB of variables and 32, 16, 8 or 1 of images fit into three quarters of the free memory.
+AS_FEW_AS_FIT = [(48, 1), (47, 2), (27, 2), (16, 4), (15, 8), (6.7, 32), (1, 32), (None, 1)]
 
 
 @pytest.mark.parametrize(
-    ("free", "parts"),
-    # 4 GiB of variables and 32, 16, 8 or 1 of images fit into three quarters of:
-    [(48, 1), (47, 2), (27, 2), (16, 4), (15, 8), (6.7, 32), (1, 32), (None, 1)],
+    ("batch", "free", "parts"), [*((32, *case) for case in AS_FEW_AS_FIT), (30, 19, 3)]
 )
-def test_a_batch_has_as_few_parts_as_fit(free, parts):
+def test_a_batch_has_as_few_parts_as_fit(batch, free, parts):
     free = free and int(free * GIB)
-    recipe = Recipe(batch_size=32)
-    assert costs_module.accumulate_that_fits(recipe, costs, 32, free) == parts
+    recipe = Recipe(batch_size=batch)
+    assert costs_module.accumulate_that_fits(recipe, costs, batch, free) == parts
     given = dataclasses.replace(recipe, accumulate=2)
-    assert costs_module.accumulate_that_fits(given, costs, 32, free) == 2
-
-
-def test_parts_divide_the_batch():
-    assert costs_module.accumulate_that_fits(Recipe(batch_size=30), costs, 30, 19 * GIB) == 3
+    assert costs_module.accumulate_that_fits(given, costs, batch, free) == 2
 
 
 @pytest.mark.parametrize(
@@ -62,16 +61,10 @@ def test_parts_divide_the_batch():
 def test_what_does_not_fit_is_refused_with_what_does(free, spec, advice):
     recipe, free = Recipe(batch_size=32, accumulate=1), int(free * GIB)
     message = costs_module.why_too_large(recipe, spec, costs, 32, free)
-    needs, choose, advised = message.partition("; choose ")
-    assert needs.startswith("a step needs about 36.0 GiB of memory with accumulate=1, and ")
-    assert choose
-    assert advised.startswith(advice)
-
-
-def test_what_fits_is_not_refused():
-    recipe = Recipe(batch_size=32, accumulate=1)
+    assert message.startswith("a step needs about 36.0 GiB of memory with accumulate=1, and ")
+    assert f"; choose {advice}" in message
     for free in (36 * GIB, None):
-        assert costs_module.why_too_large(recipe, VIT, costs, 32, free) == ""
+        assert costs_module.why_too_large(recipe, spec, costs, 32, free) == ""
 
 
 @pytest.mark.parametrize(
@@ -103,10 +96,10 @@ def test_free_is_what_linux_can_give_within_the_limit_of_the_container(
     assert costs_module.free_memory(Engine(), 500) == 7  # the limit of the process
 
 
-def test_parameters_and_state_that_are_there_count_as_free(image_folder, tiny_model, monkeypatch):
+def test_parameters_and_state_that_are_there_count_as_free(source, tiny_model, monkeypatch):
     for name, free in (("_free_on_gpu", None), ("_free_here", 1000), ("_free_in_container", None)):
         monkeypatch.setattr(costs_module, name, lambda free=free: free)
-    plan, costs = dry_run(tiny_model, open_source(image_folder), RECIPE)
+    plan, costs = dry_run(tiny_model, source, RECIPE)
     assert plan.free == 1000 + costs.parameters + costs.optimizer
 
 
@@ -124,39 +117,33 @@ def test_xla_is_used_where_it_saves_time(monkeypatch):
     assert not gains(VIT, 1e13, "mirrored")
 
 
-def test_a_run_keeps_the_parts_that_were_chosen(image_folder, tiny_model, tmp_path, monkeypatch):
-    source, plans = open_source(image_folder), []
-    hooks, every = Hooks(started=plans.append), "3 steps"
-    monkeypatch.setattr(costs_module, "free_memory", lambda *_: GIB)
-    whole = train(
-        tiny_model, source, RECIPE, Saving(tmp_path / "whole", checkpoint_every=every), hooks=hooks
-    )
-    needed = plans[-1].memory
-    monkeypatch.setattr(costs_module, "free_memory", lambda *_: round(needed / 0.8))
-    parts = train(
-        tiny_model, source, RECIPE, Saving(tmp_path / "parts", checkpoint_every=every), hooks=hooks
-    )
+def test_a_run_keeps_the_parts_that_were_chosen(train_tiny, monkeypatch):
+    plans = []
+
+    def fit(free, out="parts", **options):
+        monkeypatch.setattr(costs_module, "free_memory", lambda *_: free)
+        hooks = Hooks(started=plans.append)
+        return train_tiny(RECIPE, out, checkpoint_every="3 steps", hooks=hooks, **options)
+
+    whole = fit(GIB, out="whole")
+    parts = fit(round(plans[-1].memory / 0.8))
     first, chosen = (plan.accumulate for plan in plans)
     assert first == 1 < chosen
     assert [run.setting("accumulate") for run in (whole, parts)] == [1, chosen]
     assert whole.setting("jit") is False
     assert parts.metrics()[-1]["loss"] == pytest.approx(whole.metrics()[-1]["loss"], rel=1e-4)
     # It goes on with them where more is free, and with others if they are given.
-    monkeypatch.setattr(costs_module, "free_memory", lambda *_: GIB)
     for steps, given, expected in ((8, None, chosen), (9, 1, 1)):
-        longer = dataclasses.replace(RECIPE, duration=f"{steps} steps", accumulate=given)
-        saving = Saving(parts.path, resume=True, checkpoint_every=every)
-        train(tiny_model, source, longer, saving, hooks=hooks)
+        fit(GIB, duration=f"{steps} steps", accumulate=given, resume=True)
         assert plans[-1].accumulate == expected
 
 
 def test_a_training_that_does_not_fit_writes_nothing(
-    image_folder, tiny_model, tmp_path, monkeypatch, invoke
+    train_tiny, image_folder, tiny_model, tmp_path, monkeypatch, invoke
 ):
     monkeypatch.setattr(costs_module, "free_memory", lambda *_: 1000)
     with pytest.raises(UsageError, match="and 0.0 GiB are free; choose a smaller model"):
-        train(tiny_model, open_source(image_folder), RECIPE, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+        train_tiny(RECIPE)
     words = ("--data", image_folder, "--model", tiny_model, "--image-size", "16", "--out", "run")
     code, _, error = invoke("train/fit.py", *words, cwd=tmp_path)
     assert code == 2
@@ -174,10 +161,6 @@ def test_the_estimate_counts_a_part_of_the_batch():
     """More parts need less memory, down to the variables."""
     model = keras_vit.ViT_Ti16(num_classes=3)
     recipe = Recipe(batch_size=8)
-    from keras_vit.training.learner import Learner
-    from keras_vit.training.optimisers import optimizer
-    from keras_vit.training.tasks import SingleLabel
-
     learner = Learner(model, SingleLabel(3))
     learner.compile(optimizer(recipe, model, 10, 1, learner.trainable_variables), loss="mse")
     learner.optimizer.build(learner.trainable_variables)
@@ -186,9 +169,8 @@ def test_the_estimate_counts_a_part_of_the_batch():
         for n in (None, 1, 2, 8)
     ]
     assert found[0] == found[1]
-    assert [each.activations * n for each, n in zip(found[1:], (1, 2, 8), strict=True)] == [
-        found[0].activations
-    ] * 3
+    parts = [each.activations * n for each, n in zip(found[1:], (1, 2, 8), strict=True)]
+    assert parts == 3 * [found[0].activations]
     assert found[2].gradients == 2 * found[1].gradients
 
 
@@ -198,8 +180,7 @@ def test_the_estimate_counts_a_part_of_the_batch():
 )
 def test_remat_and_a_frozen_body_hold_one_block_at_a_time(settings, blocks, kept):
     model = SimpleNamespace(spec=VIT, num_classes=3, image_size=(224, 224), weights=[])
-    optimizer = SimpleNamespace(variables=[])
-    learner = SimpleNamespace(trainable_variables=[], optimizer=optimizer)
+    learner = SimpleNamespace(trainable_variables=[], optimizer=SimpleNamespace(variables=[]))
     found = costs_module.costs_of(Recipe(batch_size=1, **settings), model, learner)
     block = next(layer.held for layer in profile(VIT, 3) if layer.name == "encoderblock_0")
     # Remat keeps the input of each block.

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from contextlib import nullcontext
 
 import pytest
 
 import keras_vit
 from keras_vit import UsageError
-from keras_vit.cli import fit
+from keras_vit.cli import _arguments, fit
 from keras_vit.specs import VARIANTS, find_variant
 from keras_vit.training.plan import plan_of, to_steps
-from keras_vit.training.recipes import PRESETS, Recipe, default_recipe
+from keras_vit.training.prepared import build
+from keras_vit.training.recipes import PRESETS, Recipe
 from keras_vit.training.recipes.from_scratch import AUGREG
-from keras_vit.training.settings import adapted, check_recipe, differences, in_usual_size
+from keras_vit.training.settings import (
+    adapted,
+    check_recipe,
+    differences,
+    in_usual_size,
+    spec_fields,
+)
 
 
 @pytest.mark.parametrize("name", sorted({*[*PRESETS][::5], "finetune", "lora"}))
@@ -93,18 +101,11 @@ def test_augregs_grid_is_whole():
     preset = AUGREG["augreg-i21k-300ep-lr_0.001-aug_medium2-wd_0.03-do_0.1-sd_0.1"]
     recipe = preset.recipe
     assert (recipe.mixup, recipe.weight_decay, recipe.dropout) == (0.5, 0.03, 0.1)
-    assert (recipe.drop_path, recipe.duration, preset.data) == (
-        0.1,
-        "300 epochs",
-        "tfds:imagenet21k",
-    )
+    assert (recipe.drop_path, recipe.duration) == (0.1, "300 epochs")
+    assert preset.data == "tfds:imagenet21k"
 
 
-def test_data_with_a_recipe_of_its_own_gets_it():
-    assert default_recipe("cifar10") == "cifar10"
-    assert default_recipe("tfds:cifar10", "imagenet21k") == "finetune-cifar10"
-    assert default_recipe("tfds:tf_flowers", "augreg") == "tf_flowers"
-    assert default_recipe("tfds:cifar10") == "scratch"
+VIT, BIT = "ViT_Ti16", "BiT_R50x1"
 
 
 @pytest.mark.parametrize(
@@ -116,36 +117,33 @@ def test_data_with_a_recipe_of_its_own_gets_it():
         ({"duration": "640 examples", "warmup": "10 steps"}, None, "warmup must be shorter"),
         ({"warmup": "soon"}, None, "warmup must be a number and a unit"),
         ({"duration": "soon"}, None, "duration must be a number and a unit"),
-        ({"duration": "0 epochs"}, None, "less than one step"),
-        ({"image_size": 100}, "ViT_Ti16", "image_size must be a multiple of patch_size=16"),
-        ({"drop_path": 0.1}, "BiT_R50x1", "drop_path is a setting of Vision Transformers"),
-        ({"layer_decay": 0.9}, "BiT_R50x1", "layer_decay is a setting of Vision Transformers"),
-        ({"position_embedding": "sincos2d"}, "BiT_R50x1", "position_embedding is a setting"),
-        ({"distillation_token": True}, "BiT_R50x1", "distillation_token is a setting"),
+        ({"duration": "0 epochs"}, None, "'0 epochs' is less than one step of training"),
+        ({"duration": "1 example"}, None, "'1 example' is less than one step of training"),
+        ({"image_size": 100}, VIT, "image_size must be a multiple of patch_size=16"),
+        ({"drop_path": 0.1}, BIT, "drop_path is a setting of Vision Transformers"),
+        ({"layer_decay": 0.9}, BIT, "layer_decay is a setting of Vision Transformers"),
+        ({"position_embedding": "sincos2d"}, BIT, "position_embedding is a setting"),
+        ({"distillation_token": True}, BIT, "distillation_token is a setting"),
         (
             {"distillation_token": True, "representation": True},
-            "ViT_Ti16",
+            VIT,
             "two classifiers and no representation",
         ),
-        ({"overrides": "pooling=none"}, "ViT_Ti16", "one answer for each image. .* pooling='none'"),
-        ({"loss": "sigmoid", "overrides": "pooling=none"}, "ViT_Ti16", "choose one of token, gap"),
-        ({"loss": "mae"}, "BiT_R50x1", "need a ViT without a stem.* Received: BiT-R50x1"),
+        ({"overrides": "pooling=none"}, VIT, "one answer for each image. .* pooling='none'"),
+        ({"loss": "sigmoid", "overrides": "pooling=none"}, VIT, "choose one of token, gap"),
+        ({"loss": "mae"}, BIT, "need a ViT without a stem.* Received: BiT-R50x1"),
         ({"loss": "masked_colour"}, "R50_ViT_B16", "need a ViT without a stem"),
-        ({"loss": "mae", "decoder_dim": 30}, "ViT_Ti16", "a multiple of 4 and of decoder_heads"),
+        ({"loss": "mae", "decoder_dim": 30}, VIT, "a multiple of 4 and of decoder_heads"),
         ({"loss": "mae", "decoder_dim": 520}, None, "decoder_dim=520, decoder_heads=16"),
-        (
-            {"loss": "mae", "position_embedding": "relative"},
-            "ViT_Ti16",
-            "such as learned or sincos",
-        ),
-        ({"loss": "mae", "image_size": 16}, "ViT_Ti16", "images of two patches or more"),
+        ({"loss": "mae", "position_embedding": "relative"}, VIT, "such as learned or sincos"),
+        ({"loss": "mae", "image_size": 16}, VIT, "images of two patches or more"),
         (
             {"loss": "masked_colours", "overrides": "patch_size=14"},
-            "ViT_Ti16",
+            VIT,
             "4 x 4 cells. Received: patch_size=14",
         ),
-        ({"loss": "mae", "overrides": "pooling=none"}, "ViT_Ti16", None),  # has no answer anyway
-        ({"overrides": "pooling=distilled"}, "ViT_Ti16", None),  # the mean of both classifiers
+        ({"loss": "mae", "overrides": "pooling=none"}, VIT, None),  # has no answer anyway
+        ({"overrides": "pooling=distilled"}, VIT, None),  # the mean of both classifiers
         # What depends on the number of images is not refused yet.
         ({"warmup": "500 steps"}, None, None),
         ({"duration": "10 steps", "warmup": "2 epochs"}, None, None),
@@ -154,11 +152,43 @@ def test_data_with_a_recipe_of_its_own_gets_it():
 )
 def test_a_recipe_is_checked_before_the_images_are_known(changes, model, message):
     recipe = dataclasses.replace(Recipe(duration="3 epochs"), **changes)
-    if message is None:
+    with pytest.raises(UsageError, match=message) if message else nullcontext():
         check_recipe(recipe, model)
-        return
+
+
+WRONG = {
+    "batch_size": 0, "image_size": -1, "learning_rate": -1.0, "label_smoothing": 1.0,
+    "accumulate": 0, "steps_per_execution": 0, "layer_decay": 0.0, "ema": 1.0, "dropout": 1.0,
+    "lora": -1, "optimizer": "adam", "schedule": "step", "precision": "mixed_float",
+    "class_weights": "Balanced", "sampling": "balance", "freeze": "head",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_value_is_refused_with_its_name(name):
+    with pytest.raises(UsageError, match=name):
+        Recipe(**{name: WRONG[name]})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"optimizer": "sgd", "weight_decay": 0.1}, "optimizer='sgd' has no weight decay"),
+        ({"loss": "bert"}, "loss must be one of"),
+        ({"loss": "mae", "mixup": 0.2}, "mixup is for training with classes"),
+        ({"loss": "mae", "label_smoothing": 0.1}, "label_smoothing is for training with classes"),
+        ({"loss": "mae", "lora": 4}, "lora is for training with classes"),
+        ({"lora": 2, "freeze": "body"}, "leave freeze out"),
+        ({"augment": "twirl"}, "augment must be one of none, shift.*'twirl'"),
+        ({"distillation": "soft", "loss": "sigmoid"}, "distillation needs loss='softmax'"),
+        ({"temperature": 0.0}, "temperature must be positive"),
+        ({"interpolation": "area"}, "interpolation must be one of nearest"),
+        ({"in_channels": 4}, "in_channels must be 3 or 1, because images are pict"),
+    ],
+)
+def test_a_wrong_setting_is_refused(changes, message):
     with pytest.raises(UsageError, match=message):
-        check_recipe(recipe, model)
+        Recipe(**changes)
 
 
 @pytest.mark.parametrize("field", ["masked", "held_out"])
@@ -203,14 +233,11 @@ def test_models_of_small_images_are_trained_in_their_usual_size():
 
 
 def test_the_settings_of_a_model_are_those_of_the_recipe():
-    from keras_vit.training.settings import spec_fields
-
-    recipe = PRESETS["s16-i1k-90ep"].recipe
-    spec = VARIANTS[find_variant(PRESETS["s16-i1k-90ep"].model)]
-    assert (spec.pooling, spec_fields(recipe, spec)) == (
-        "gap",
-        {"representation_dim": 384, "position_embedding": "sincos2d"},
-    )
+    preset = PRESETS["s16-i1k-90ep"]
+    spec = VARIANTS[find_variant(preset.model)]
+    assert spec.pooling == "gap"
+    fields = spec_fields(preset.recipe, spec)
+    assert fields == {"representation_dim": 384, "position_embedding": "sincos2d"}
     fields = spec_fields(PRESETS["pretrain-i21k-B"].recipe, VARIANTS["ViT-B_16"])
     assert fields == {"representation_dim": 768, "dropout": 0.1}
     fields = spec_fields(PRESETS["deit-distilled"].recipe, VARIANTS["ViT-S_16"])
@@ -218,25 +245,17 @@ def test_the_settings_of_a_model_are_those_of_the_recipe():
 
 
 def test_a_recipe_chooses_the_resize():
-    from keras_vit.training.prepared import build
-
     how = build("ViT_Pico4", ("a", "b"), Recipe(image_size=32)).preprocessing
     assert how.interpolation == "bilinear"
     recipe = Recipe(image_size=32, interpolation="mediapipe")
     changed = build("ViT_Pico4", ("a", "b"), recipe).preprocessing
     assert changed == dataclasses.replace(how, interpolation="mediapipe")
-    with pytest.raises(UsageError, match="interpolation must be one of nearest"):
-        Recipe(interpolation="area")
 
 
 @pytest.mark.parametrize("model", ["ViT_Pico4", "BiT_R8x1"])
 def test_a_recipe_chooses_the_channels(model):
-    from keras_vit.training.prepared import build
-
     built = build(model, ("a", "b"), Recipe(image_size=32, in_channels=1))
     assert (built.spec.in_channels, built.preprocessing.channels) == (1, 1)
-    with pytest.raises(UsageError, match="in_channels must be 3 or 1, because images are pict"):
-        Recipe(in_channels=4)
     with pytest.raises(UsageError, match="ViT-Pico_4 with in_channels=4; give it float inputs"):
         build("ViT_Pico4", ("a", "b"), Recipe(image_size=32, overrides="in_channels=4"))
 
@@ -247,6 +266,18 @@ def test_settings_that_differ_are_named_with_their_values_before():
     expected = "jit=False, was jit=True, seed=1, was 0, remat=True, was remat=False"
     assert differences(now, before) == expected
     assert differences(before, before) == ""
+
+
+def test_fit_takes_augmentations_and_their_numbers():
+    def settings(*words):
+        return _arguments.read(fit.Arguments, words, fit.defaults).settings
+
+    chosen = settings("--augment", "randaugment_2_10", "--mixup", "0.2", "--erase", "0.25")
+    assert (chosen.augment, chosen.mixup, chosen.erase) == ("randaugment_2_10", 0.2, 0.25)
+    with pytest.raises(UsageError, match="--augment.*three_augment"):
+        settings("--augment", "twirl")
+    with pytest.raises(UsageError, match="--erase must lie in"):
+        settings("--erase", "1.5")
 
 
 def test_a_recipe_brings_its_own_data():

@@ -1,9 +1,10 @@
-"""Training: durations, schedule, optimiser, and the real loop on real files."""
+"""Training: the real loop on real files, its augmentation, and what is checked before it."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import shutil
 import warnings
 
@@ -12,81 +13,40 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import UsageError, runs, training
+from keras_vit import UsageError, data, runs, training
 from keras_vit._keras import keras
-from keras_vit.data import (
-    InMemory,
-    Source,
-    Split,
-    load,
-    open_source,
-    split_source,
-    training_batches,
-)
+from keras_vit.evaluation import evaluate
 from keras_vit.specs import VARIANTS
-from keras_vit.training import (
-    PRESETS,
-    RECIPES,
-    Preset,
-    Recipe,
-    Saving,
-    default_recipe,
-    loop,
-    prepared,
-    train,
-)
+from keras_vit.training import Recipe, loop, prepared
 from keras_vit.training.tasks import predicted
 
 TINY = Recipe(image_size=16, duration="2 epochs", batch_size=4, augment="mild_crop_flip", jit=False)
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"batch_size": 0},
-        {"image_size": -1},
-        {"learning_rate": -1.0},
-        {"label_smoothing": 1.0},
-        {"held_out": 1.0},
-        {"held_out": 0.0},
-        {"accumulate": 0},
-        {"layer_decay": 0.0},
-        {"ema": 1.0},
-        {"dropout": 1.0},
-        {"optimizer": "adam"},
-        {"schedule": "step"},
-        {"loss": "hinge"},
-        {"class_weights": "Balanced"},
-        {"sampling": "balance"},
-        {"freeze": "head"},
-        {"precision": "mixed_float"},
-        {"augment": "flip"},
-    ],
-)
-def test_recipes_refuse(change):
-    with pytest.raises(UsageError, match=next(iter(change))):
-        Recipe(**change)
-
-
-@pytest.mark.parametrize(
-    ("data", "weights", "name"),
+    ("images", "weights", "name"),
     [
         ("digits", None, "digits"),
         ("digits", "augreg", "digits"),
         ("flower_photos", None, "scratch"),
         ("flower_photos", "augreg", "finetune"),
         ("./digits", None, "scratch"),
+        ("cifar10", None, "cifar10"),
+        ("tfds:cifar10", "imagenet21k", "finetune-cifar10"),
+        ("tfds:tf_flowers", "augreg", "tf_flowers"),
+        ("tfds:cifar10", None, "scratch"),
     ],
 )
-def test_data_and_weights_choose_the_recipe(data, weights, name):
-    assert default_recipe(data, weights) == name
+def test_data_and_weights_choose_the_recipe(images, weights, name):
+    assert training.default_recipe(images, weights) == name
 
 
 def test_a_recipe_is_added_by_a_row(monkeypatch):
-    row = Preset(Recipe(duration="7 steps"), model="ViT_S16", data="stripes")
-    monkeypatch.setattr("keras_vit.training.recipes.PRESETS", {**PRESETS, "stripes": row})
-    assert default_recipe("stripes") == default_recipe("stripes", "augreg") == "stripes"
-    assert default_recipe("digits") == "digits"
+    row = training.Preset(Recipe(duration="7 steps"), model="ViT_S16", data="stripes")
+    monkeypatch.setattr("keras_vit.training.recipes.PRESETS", {**training.PRESETS, "stripes": row})
+    for weights in (None, "augreg"):
+        assert training.default_recipe("stripes", weights) == "stripes"
+    assert training.default_recipe("digits") == "digits"
 
 
 @pytest.mark.flavours
@@ -103,33 +63,30 @@ def test_run_folder_holds_everything_and_gives_the_trained_model(trained_run):
     source = run.source()
     held_out = run.split(source).held_out
     model = run.model()
-    inputs, targets = load(source, held_out, model.preprocessing)
+    inputs, targets = data.load(source, held_out, model.preprocessing)
     accuracy = (model.predict(inputs, verbose=0).argmax(-1) == targets).mean()
     assert accuracy == pytest.approx(records[-1]["val_accuracy"], abs=1e-6)
 
 
-def test_a_spec_instead_of_a_model_is_refused(shared_folder, tmp_path, small_spec):
+def test_a_spec_instead_of_a_model_is_refused(train_tiny, tmp_path, small_spec):
     with pytest.raises(UsageError, match=r"such as ViT\(spec, .*\. Received: ViTSpec\."):
-        train(small_spec, open_source(shared_folder), Recipe(), tmp_path / "run")
+        train_tiny(TINY, model=small_spec)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_split_that_holds_out_training_images_is_refused(shared_folder, tmp_path, tiny_model):
-    source = open_source(shared_folder)
-    split = Split(np.arange(8), np.arange(7, len(source)))
+def test_a_split_that_holds_out_training_images_is_refused(train_tiny, tmp_path, source):
+    split = data.Split(np.arange(8), np.arange(7, len(source)))
     with pytest.raises(UsageError, match="no image in common.*1 in both, the first is 7"):
-        train(tiny_model, source, TINY, tmp_path / "run", split=split)
+        train_tiny(TINY, split=split)
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
-def test_fine_tuning_starts_from_the_file_and_other_classes(image_folder, tmp_path, tiny_model):
-    pretrained = keras_vit.create_model(tiny_model, num_classes=7, image_size=16)
-    keras_vit.save_weights(pretrained, tmp_path / "seven.npz")
-    recipe = dataclasses.replace(TINY, duration="1 step", learning_rate=0.0, warmup="0 steps")
-    source, out = open_source(image_folder), tmp_path / "run"
-    run = train(tiny_model, source, recipe, out, weights=tmp_path / "seven.npz")
-    old, new = np.load(tmp_path / "seven.npz"), np.load(run.path / "weights.npz")
+def test_fine_tuning_starts_from_the_file_and_other_classes(train_tiny, tmp_path, tiny_model):
+    file = tmp_path / "seven.npz"
+    keras_vit.save_weights(keras_vit.create_model(tiny_model, num_classes=7, image_size=16), file)
+    run = train_tiny(TINY, duration="1 step", learning_rate=0.0, warmup="0 steps", weights=file)
+    old, new = np.load(file), np.load(run.path / "weights.npz")
     np.testing.assert_array_equal(old["embedding/kernel"], new["embedding/kernel"])
     assert new["head/kernel"].shape == (32, 2)
     assert run.spec["weights"] == "seven.npz"
@@ -144,28 +101,25 @@ SAME = {
 
 
 @pytest.mark.soak(of="trainings")
-def test_every_recipe_runs(image_folder, tmp_path, tiny_model):
+def test_every_recipe_runs(train_tiny, source, tiny_model):
     different = {  # one of those that differ in values only
         repr(dataclasses.replace(recipe, **SAME)): (name, recipe)
-        for name, recipe in RECIPES.items()
+        for name, recipe in training.RECIPES.items()
     }
+    changes = {name: SAME[name] for name in ("image_size", "batch_size", "duration", "warmup")}
     for name, recipe in different.values():
-        changes = {"image_size": 16, "batch_size": 4, "duration": "2 steps", "warmup": "1 step"}
-        short = dataclasses.replace(recipe, jit=False, **changes)
-        source, teacher = open_source(image_folder), None
+        teacher = None
         if recipe.distillation != "none":
             teacher = training.build(tiny_model, source.labels, Recipe(image_size=16))
-        run = train(tiny_model, source, short, tmp_path / name, teacher=teacher)
-        assert np.isfinite(run.metrics()[-1]["val_loss"])
-        assert run.metrics()[-1]["step"] == 2
+        last = train_tiny(recipe, name, teacher=teacher, jit=False, **changes).metrics()[-1]
+        assert np.isfinite(last["val_loss"])
+        assert last["step"] == 2
 
 
 @pytest.mark.flavours
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["hybrid", "bit", "grey"])
-def test_other_models_train_reload_and_are_evaluated(image_folder, tmp_path, monkeypatch, kind):
-    from keras_vit.evaluation import evaluate
-
+def test_other_models_train_reload_and_are_evaluated(train_tiny, monkeypatch, kind):
     stem = keras_vit.ResNetStem()
     spec = {
         "hybrid": keras_vit.ViTSpec(4, 32, 1, 2, 48, stem=stem, position_embedding="relative"),
@@ -174,22 +128,23 @@ def test_other_models_train_reload_and_are_evaluated(image_folder, tmp_path, mon
     }[kind]
     monkeypatch.setitem(VARIANTS, "R+Test", spec)
     recipe = dataclasses.replace(TINY, image_size=32, duration="2 steps")
-    run = train("R+Test", open_source(image_folder), recipe, tmp_path / "run")
+    run = train_tiny(recipe, model="R+Test")
     assert run.model().spec == spec
     assert run.model().labels == run.labels == ("blue", "red")
     _, page = evaluate(run)
     assert ("attention on" in page.read_text()) == (kind != "bit")
+    # The name of a layer has no "+".
+    training.check_settings("none", recipe, "R+Test", training.Saving(run.path, resume=True))
 
 
 @pytest.mark.flavours
 @pytest.mark.slow
-def test_compiled_training_equals_uncompiled_training(image_folder, tmp_path, tiny_model):
+def test_compiled_training_equals_uncompiled_training(train_tiny):
     losses = []
     for jit in (True, False):
-        recipe = dataclasses.replace(TINY, jit=jit, duration="13 steps", augment="none")
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message=".*ran out of data")
-            run = train(tiny_model, open_source(image_folder), recipe, tmp_path / str(jit))
+            run = train_tiny(TINY, str(jit), jit=jit, duration="13 steps", augment="none")
         losses.append(run.metrics()[-1]["val_loss"])
         assert [r["step"] for r in run.metrics()] == [10, 13]  # the last epoch is cut short
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
@@ -198,20 +153,12 @@ def test_compiled_training_equals_uncompiled_training(image_folder, tmp_path, ti
 
 @pytest.mark.flavours
 @pytest.mark.slow
-def test_mixed_precision_leaves_no_trace(image_folder, tmp_path, tiny_model):
-    recipe = dataclasses.replace(TINY, precision="mixed_bfloat16", duration="2 steps")
-    run = train(tiny_model, open_source(image_folder), recipe, tmp_path / "run")
+def test_mixed_precision_leaves_no_trace_and_tensorboard_event_files(train_tiny):
+    run = train_tiny(TINY, precision="mixed_bfloat16", duration="2 steps", tensorboard=True)
     kernel = np.load(run.path / "weights.npz")["embedding/kernel"]
     assert (kernel != kernel.astype(ml_dtypes.bfloat16)).any()  # it has learned in float32
     assert keras.layers.Dense(1).compute_dtype == "float32"
     assert run.model().dtype_policy.name == "float32"
-
-
-@pytest.mark.slow
-def test_tensorboard_writes_event_files(image_folder, tmp_path, tiny_model):
-    recipe = dataclasses.replace(TINY, duration="2 steps")
-    source = open_source(image_folder)
-    run = train(tiny_model, source, recipe, Saving(tmp_path / "run", tensorboard=True))
     assert list((run.path / "tensorboard").rglob("events.out*"))
 
 
@@ -220,12 +167,8 @@ def test_tensorboard_writes_event_files(image_folder, tmp_path, tiny_model):
     [
         ({"model_name": "ViT_B61"}, {}, "unknown model"),
         ({}, {"image_size": 20}, "image_size must be a multiple of patch_size=8"),
-        ({}, {"duration": "soon"}, "must be a number and a unit"),
-        ({}, {"duration": "0 epochs"}, "'0 epochs' is less than one step of training"),
-        ({}, {"duration": "1 example"}, "'1 example' is less than one step of training"),
         ({}, {"warmup": "early"}, "must be a number and a unit"),
         ({}, {"dropout": 0.1}, None),
-        ({"model_name": "BiT-R50x1"}, {"dropout": 0.1}, "dropout"),
         ({"model_name": "BiT-R50x1"}, {"lora": 8}, "is a ResNet, lora is a setting"),
         ({"weights": "none.npz"}, {}, "none.npz: expected a .npz file"),
         ({"weights": "imagenet22k"}, {}, "'imagenet22k' is neither a file nor published weights"),
@@ -240,15 +183,10 @@ def test_settings_are_checked_without_the_images(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
     shutil.copy(fixtures / "vit_token.weights.npz", tmp_path)
-    arguments = {
-        "data": "data",  # there is no such folder
-        "recipe": dataclasses.replace(TINY, **settings),
-        "model_name": tiny_model,
-        "out": "runs/new",
-    }
-    outcome = pytest.raises(UsageError, match=message) if message else contextlib.nullcontext()
-    with outcome:
-        training.check_settings(**(arguments | changes))
+    # There is no folder "data".
+    arguments = {"data": "data", "model_name": tiny_model, "out": "runs/new"} | changes
+    with pytest.raises(UsageError, match=message) if message else contextlib.nullcontext():
+        training.check_settings(recipe=dataclasses.replace(TINY, **settings), **arguments)
     assert not (tmp_path / "runs").exists()
 
 
@@ -270,29 +208,24 @@ class MeanColour:
         return [keras.metrics.MeanAbsoluteError("error")]
 
 
-def test_a_task_of_ones_own_learns_from_the_images(tiny_model, tmp_path, rng):
+def test_a_task_of_ones_own_learns_from_the_images(train_tiny, rng):
     pixels = np.broadcast_to(rng.integers(0, 256, (60, 1, 1, 3)), (60, 8, 8, 3)).astype(np.uint8)
-    source = Source(
+    colours = data.Source(
         name="colours", labels=tuple("abc"), ids=tuple(map(str, range(60))),
-        targets=np.arange(60) % 3, image=InMemory(pixels),
+        targets=np.arange(60) % 3, image=data.InMemory(pixels),
     )  # fmt: skip
-    recipe = dataclasses.replace(
-        TINY, duration="60 steps", batch_size=16, learning_rate=3e-3, augment="none"
-    )
-    run = train(tiny_model, source, recipe, tmp_path / "run", task=MeanColour())
-    first, *_, last = run.metrics()
+    settings = {"duration": "60 steps", "batch_size": 16, "learning_rate": 3e-3, "augment": "none"}
+    first, *_, last = train_tiny(TINY, source=colours, task=MeanColour(), **settings).metrics()
     assert last["val_error"] < 0.5 * first["val_error"]
     assert last.keys() >= {"loss", "error", "val_loss", "val_error"}
 
 
-def test_a_run_is_not_overwritten_by_accident(image_folder, tmp_path, tiny_model):
-    source = open_source(image_folder)
+def test_a_run_is_not_overwritten_by_accident(source, tmp_path, tiny_model):
     model = keras_vit.create_model(tiny_model, num_classes=2, image_size=16)
 
-    def create(name, overwrite=False):
-        return runs.create_run(
-            tmp_path / name, model, source, split_source(source), {}, "fresh", overwrite=overwrite
-        )
+    def create(name, **options):
+        split = data.split_source(source)
+        return runs.create_run(tmp_path / name, model, source, split, {}, "fresh", **options)
 
     create("run")
     with pytest.raises(UsageError, match="is a run; choose"):
@@ -310,18 +243,21 @@ def test_a_run_is_not_overwritten_by_accident(image_folder, tmp_path, tiny_model
 
 
 @pytest.mark.flavours
-def test_every_setting_reaches_the_loop(image_folder, tmp_path, tiny_model, monkeypatch):
+def test_every_setting_reaches_the_loop(train_tiny, monkeypatch):
     recipe = Recipe(
         image_size=16, batch_size=4, duration="4 steps", warmup="0 steps", optimizer="sgd",
-        momentum=0.7, label_smoothing=0.3, augment="shift", dropout=0.2,
+        momentum=0.7, label_smoothing=0.3, augment="shift", erase=0.25, dropout=0.2,
         drop_path=0.1, precision="mixed_bfloat16", jit=True, seed=7,
     )  # fmt: skip
-    loops = []
+    loops, arguments = [], []
+
+    def batches(*given, **options):
+        arguments.append((*given[3:], *options.values()))
+
+    monkeypatch.setattr(prepared.data, "training_batches", batches)
     monkeypatch.setattr(loop.Loop, "run", lambda self, extra: loops.append(self.ready))
-    source = open_source(image_folder)
     for seed in (7, 7, 8):
-        seeded = dataclasses.replace(recipe, seed=seed)
-        train(tiny_model, source, seeded, Saving(tmp_path / "run", overwrite=True))
+        train_tiny(recipe, seed=seed, overwrite=True)
     first, second, other = (
         np.array(each.begun.model.get_layer("encoderblock_0").mlp.dense_0.kernel) for each in loops
     )
@@ -333,21 +269,49 @@ def test_every_setting_reaches_the_loop(image_folder, tmp_path, tiny_model, monk
     assert float(np.asarray(learner.optimizer.momentum)) == pytest.approx(0.7)
     assert model.get_layer("encoderblock_0").compute_dtype == "bfloat16"
     assert (model.spec.dropout, model.spec.drop_path) == (0.2, 0.1)
+    loops[0].batches(4, 0)
+    task = loops[0].task
+    assert arguments == [(4, 4, "shift", 7, 0, "all", (0, 1), task.targets, 0.0, 0.0, 0.25)]
+
+
+MIXED = {"mixup": 0.2, "cutmix": 1.0, "erase": 0.5, "class_weights": "balanced"}
+OPTIONS = ("--duration", "2 steps", "--warmup", "0 steps", "--out", "run", "--no-jit")
+OPTIONS += ("--image-size", 16, "--batch-size", 4)
 
 
 @pytest.mark.slow
-def test_augmentation_and_seed_of_the_recipe_reach_the_loop(
-    image_folder, tmp_path, tiny_model, monkeypatch
-):
-    seen = {}
+def test_mixed_and_erased_batches_train(train_tiny):
+    short = {"duration": "4 steps", "warmup": "1 step"}
+    (record,) = train_tiny(TINY, **short, augment="crop_flip", accumulate=2, **MIXED).metrics()
+    assert np.isfinite([record["loss"], record["val_loss"]]).all()
+    (plain,) = train_tiny(TINY, "plain", **short).metrics()
+    assert plain["loss"] != record["loss"]
 
-    def batches(*arguments, **keywords):
-        seen["arguments"] = arguments[3:]
-        return training_batches(*arguments, **keywords)
 
-    monkeypatch.setattr(prepared.data, "training_batches", batches)
-    recipe = dataclasses.replace(
-        TINY, augment="shift", seed=9, duration="2 steps", warmup="0 steps"
-    )
-    train(tiny_model, open_source(image_folder), recipe, tmp_path / "run")
-    assert seen["arguments"] == (4, 2, "shift", 9, 0, "all", (0, 1))
+def test_the_help_describes_each_augmentation(invoke, tmp_path):
+    code, out, _ = invoke("train/fit.py", "--help", cwd=tmp_path)
+    assert code == 0
+    text = " ".join(out.split())
+    assert "mild_crop_flip: mirrors and keeps at least half of the area" in text
+    assert "randaugment_2_15: crop_flip and 2 operations of magnitude 15" in text
+
+
+@pytest.mark.slow
+def test_fit_uses_declared_splits_and_says_so(invoke, image_folder, tmp_path, tiny_model):
+    root = tmp_path / "parts"
+    for part in ("train", "val", "test"):
+        shutil.copytree(image_folder, root / part)
+    for label in ("blue", "red"):
+        (root / "val" / label / "5.png").unlink()
+    words = ("--data", root, "--model", tiny_model, *OPTIONS, "--held-out", 0.3)
+    code, out, error = invoke("train/fit.py", *words, cwd=tmp_path)
+    assert code == 0, error
+    assert "splits: train 12, validation 10, test 12 (declared by the data; test is not" in out
+    assert "warning: --held-out=0.3 is not used: the data declares its splits." in error
+    assert "the 12 training images; 10 are held out" in out
+    split = json.loads((tmp_path / "run" / "split.json").read_text())
+    assert {name.split("/")[0] for name in split["train"]} == {"train"}
+    assert {name.split("/")[0] for name in split["held_out"]} == {"val"}
+    assert split["rule"] == "declared by the data: train is for training, validation is held out"
+    code, out, error = invoke("train/evaluate.py", "--run", "run", cwd=tmp_path)
+    assert code == 0, error
