@@ -37,8 +37,9 @@ def test_fields_of_the_recipe_and_of_the_model_are_set():
     ],
 )
 def test_what_cannot_be_varied_is_refused(variation, message):
-    with pytest.raises(UsageError, match=message):
-        build("ViT_Pico4", ("a", "b"), varied(Recipe(), variation))
+    for recipe in (Recipe(overrides=variation), None):
+        with pytest.raises(UsageError, match=message):
+            build("ViT_Pico4", ("a", "b"), recipe or varied(Recipe(), variation))
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
