@@ -15,8 +15,9 @@ from keras_vit.cli import main
 def folder(tmp_path, monkeypatch):
     """The current folder, with a run, trials as compare writes them, a bundle and other files."""
     for file in (
-        "run/spec.json", "trials/a/spec.json", "bundle/model.json", "full/notes.txt",
-        "pictures/a/1.jpg", "pictures/b/2.jpg", "empty/.hidden", "in.npz", "there.npz", "0.png",
+        "run/spec.json", "trials/a/spec.json", "bundle/model.json", "int8/model.tflite",
+        "pictures/a/1.jpg", "pictures/b/2.jpg", "empty/.hidden", "full/notes.txt", "in.npz",
+        "there.npz", "0.png",
     ):  # fmt: skip
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
@@ -112,6 +113,11 @@ def folder(tmp_path, monkeypatch):
         ("predict 0.png --weights augreg", "published weights need --model, such as ViT_B16"),
         ("predict 0.png --weights run", "run is a run; use --run run."),
         ("predict 0.png --bundle full", "full: expected a bundle's folder. Received: something"),
+        (
+            "predict 0.png --run int8",
+            "Received: an exported bundle; a run is needed, or its weights",
+        ),
+        ("predict 0.png --weights int8", "expected weights. Received: an exported bundle; a run"),
         ("predict 0.png --top-k 0", "--top-k must be a positive integer"),
         ("predict --run run empty", "empty contains no pictures (.jpg"),
         ("export", "make one with: keras-vit fit --data digits --out runs/digits"),
@@ -121,6 +127,7 @@ def folder(tmp_path, monkeypatch):
         ("export --calibrate 0", "--calibrate must be a positive integer. Received: --calibrate=0"),
         ("export --threads 0", "--threads must be a positive integer"),
         ("export --image-size 1 2 3", "--image-size takes 1 value or 2. Received: 1 2 3"),
+        ("export --image-size -8", "--image-size must be a positive integer. Received: "),
         ("export --quantize", "--quantize: expected at least one argument"),
         ("export --quantize int2", "unknown value 'int2'; did you mean int8 or int4?"),
         ("export --max-drop -1", "--max-drop must not be negative. Received: --max-drop=-1.0"),
@@ -136,18 +143,10 @@ def folder(tmp_path, monkeypatch):
             "export --weights in.npz --out o --quantize auto --recipe r.json",
             "r.json does not exist",
         ),
-        ("saved-model", "no run under"),
-        ("saved-model --run nope", "nope: expected a run folder"),
         ("saved-model --top-k 0", "--top-k must be a positive integer. Received: --top-k=0"),
         ("saved-model --images 0", "--images must be a positive integer. Received: --images=0"),
-        ("saved-model --image-size 1 2 3", "--image-size takes 1 value or 2. Received: 1 2 3"),
-        ("saved-model --image-size -8", "--image-size must be a positive integer. Received: "),
-        ("saved-model --model ViT-B_16", "--model is only used with --weights"),
-        ("saved-model --weights a --run run", "expected --run or --weights. Received: both"),
         ("saved-model --weights a.npz", "--weights need --out, the folder to write"),
-        ("saved-model --weights a.npz --out b", "there is no such file; published weights need"),
         ("saved-model --weights a --model B --out o", "unknown model 'B'; choose one of "),
-        ("saved-model --weights a --model ViT-B_61 --out b", "did you mean ViT-B_16?"),
         ("saved-model --run run --out run", "run is not empty and holds no SavedModel; choose"),
         ("card --run run --out run", "run has other files than those of a card, such as 'spec.js"),
         ("web --bundle bundle --out run", "run is not empty and holds no site; choose another"),
@@ -178,6 +177,10 @@ def folder(tmp_path, monkeypatch):
         ("convert-checkpoint --inspect in.npz --to npz", "FILE writes nothing; leave --to out"),
         ("convert-checkpoint gone.npz out.npz", "gone.npz: expected a file of weights or a run"),
         ("convert-checkpoint --inspect gone.npz", "gone.npz: expected a file of weights or a run"),
+        (
+            "convert-checkpoint int8 o.npz",
+            "int8 is an exported bundle, which cannot be converted b",
+        ),
         ("convert-checkpoint trials out.npz", "trials holds runs; give one of them: trials/a."),
         ("convert-checkpoint --inspect trials", "trials holds runs; give one of them: trials/a."),
         ("convert-checkpoint in.npz in.npz", "in.npz is IN itself; choose another OUT"),
