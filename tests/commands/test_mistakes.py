@@ -16,8 +16,9 @@ def folder(tmp_path, monkeypatch):
     """The current folder, with a run, trials as compare writes them, a bundle and other files."""
     for file in (
         "run/spec.json", "trials/a/spec.json", "bundle/model.json", "int8/model.tflite",
+        "swept/sweep.json", "sweeping/lr-0.001/spec.json", "compared/compare.json", "0.png",
         "pictures/a/1.jpg", "pictures/b/2.jpg", "empty/.hidden", "full/notes.txt", "in.npz",
-        "there.npz", "0.png",
+        "there.npz",
     ):  # fmt: skip
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
@@ -64,7 +65,7 @@ def folder(tmp_path, monkeypatch):
         ("fit --out gone --resume", "gone: expected a run folder; there is no such folder."),
         ("compare --models ViT_Ti16,ViT_B17", "unknown model 'ViT_B17'; did you mean ViT-B_16"),
         ("compare --models ViT_Ti16 --image-size 30", "must be a multiple of patch_size=16"),
-        ("compare --fractions 0.1 2", "--fractions must lie in (0, 1]. Received: 2.0"),
+        ("compare --fractions 0.1,2", "--fractions must lie in (0, 1]. Received: 2.0"),
         ("compare --seeds 0,1", "--seeds is how many seeds to train with, 1 or more, not"),
         ("compare --seeds 3 1", "one for each of 1 --fractions. Received: 2 numbers"),
         ("compare --lr 1e-3", "unknown option --lr; did you mean --learning-rate?"),
@@ -72,6 +73,10 @@ def folder(tmp_path, monkeypatch):
         ("compare --recipe finetune --data digits", "--recipe finetune starts from weights"),
         ("compare --out run/spec.json/x", "spec.json is a file; choose another folder."),
         ("compare --out run", "run is the folder of a run; choose another folder."),
+        ("compare --out swept", "swept is the folder of a sweep; choose another folder."),
+        ("compare --out sweeping", "sweeping is the folder of a sweep; choose another folder."),
+        ("sweep --out compared", "compared is the folder of a compare; choose another folder."),
+        ("sweep --out .", ". is the folder of a compare; choose another folder."),  # it has trials
         ("sweep --lr 1e-3 3e-3", "unknown option --lr; did you mean --learning-rates?"),
         ("sweep --warmup 100%", "--warmup must be shorter than training"),
         ("sweep --distillation hard", "distillation needs a teacher, which only fit has"),
