@@ -99,15 +99,6 @@ def test_fit_reports_the_last_weights_and_their_average(done, image_folder, tiny
 
 
 @pytest.mark.slow
-def test_as_many_checkpoints_are_kept_as_asked(done, image_folder, tiny_model, tmp_path):
-    words = ("--data", "pictures", "--model", tiny_model, "--out", "run", *QUICK)
-    words += ("--duration", "9 steps", "--checkpoint-every", "2 steps", "--keep-checkpoints", "3")
-    done("train/fit.py", *words)
-    steps = sorted(int(path.stem[-9:]) for path in (tmp_path / "run/checkpoints").iterdir())
-    assert steps == [6, 8, 9]
-
-
-@pytest.mark.slow
 def test_rare_and_unrecognised_classes_are_reported(done, image_folder, tiny_model):
     (image_folder / "red" / "5.png").unlink()
     for i in range(6, 50):
@@ -262,13 +253,17 @@ def test_the_check_of_ctrl_c_accepts_tracebacks_only_while_python_starts():
 
 
 @pytest.mark.slow
-def test_resume_needs_only_the_run(done, refused, image_folder, tiny_model, tmp_path):
+def test_resume_needs_only_the_run_and_as_many_checkpoints_are_kept_as_asked(
+    done, refused, image_folder, tiny_model, tmp_path
+):
     words = ("--data", image_folder.name, "--out", "run", "--recipe", "digits", *QUICK)
-    words += ("--model", tiny_model, "--checkpoint-every", "1step", "--learning-rate", "0.01")
-    done("train/fit.py", *words)
-    again = ("train/fit.py", "--out", "run", "--resume", "--duration", "3 steps")
+    words += ("--model", tiny_model, "--learning-rate", "0.01", "--duration", "9 steps")
+    done("train/fit.py", *words, "--checkpoint-every", "2steps", "--keep-checkpoints", "3")
+    steps = sorted(int(path.stem[-9:]) for path in (tmp_path / "run/checkpoints").iterdir())
+    assert steps == [6, 8, 9]
+    again = ("train/fit.py", "--out", "run", "--resume", "--duration", "10 steps")
     out, _ = done(*again)
-    assert "after 3 steps: run" in out
+    assert "after 10 steps: run" in out
     assert f"recipe digits; reading {image_folder}\n" in out
     run = runs.open_run(tmp_path / "run")
     assert (run.setting("learning_rate"), run.setting("image_size")) == (0.01, 16)

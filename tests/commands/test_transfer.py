@@ -157,16 +157,13 @@ def test_only_a_tasks_own_images_and_splits_are_those_of_published_figures():
     assert not training.TASKS["imagenet2012"].is_own("imagenet2012")  # only validation images
 
 
-def test_images_without_their_own_splits_are_divided(image_folder):
+def test_images_without_their_own_splits_are_divided(image_folder, tmp_path):
     source = open_source(str(image_folder))
     for name in ("cifar10", "vtab-dtd"):
         tried, final = training.TASKS[name].splits(source)
         assert {*tried.train, *tried.held_out} == {*final.train}
         assert not {*final.train} & {*final.held_out}
-
-
-def test_a_folder_may_declare_no_validation_images(image_folder, tmp_path):
-    for split in ("train", "test"):
+    for split in ("train", "test"):  # no validation images
         shutil.copytree(image_folder, tmp_path / "divided" / split)
     tried, final = training.TASKS["vtab-dtd"].splits(open_source(str(tmp_path / "divided")))
     assert (len(final.train), len(final.held_out)) == (12, 12)
