@@ -160,12 +160,6 @@ def test_a_name_with_a_tab_stays_in_its_column(monkeypatch, capsys, trained_run)
     assert capsys.readouterr().out == "a/b\\tc\\n.png\ta\tb\t0.5000\n"
 
 
-def test_a_split_that_the_data_does_not_declare_is_one_line(refused, trained_run):
-    line = refused("train/evaluate.py", "--run", trained_run.path, "--split", "test")
-    assert "digits declares no splits. Received: --split test; the images that" in line
-    assert line.endswith("are --split held_out.")
-
-
 @pytest.mark.slow
 def test_pictures_that_moved_are_named_and_found_again(
     done, refused, image_folder, tiny_model, tmp_path

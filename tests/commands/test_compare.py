@@ -350,14 +350,6 @@ def test_a_dry_run_needs_no_weights_but_says_that_training_does(
     assert measured.sub("", with_weights) == measured.sub("", out.replace(line, ""))
 
 
-def test_a_dry_run_of_a_recipe_for_data_that_are_not_prepared_is_refused(
-    refused, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    line = refused("train/fit.py", "--recipe", "finetune-pets", "--dry-run")
-    assert "oxford_iiit_pet" in line
-
-
 @pytest.fixture
 def dry_run(shared_folder, tiny_model):
     """`training.dry_run` of the small model: its plan and its costs."""

@@ -54,9 +54,3 @@ def test_a_folder_that_another_process_writes_is_refused(command, trained_run, t
         f"{script}.py: another process is writing small; choose another folder.\n"
     )
     assert not (tmp_path / "small").exists()
-
-
-def test_less_than_one_step_is_refused(refused, trained_run, tmp_path):
-    line = refused("export/compress.py", "--run", trained_run.path, "--duration", "0 steps")
-    assert "--duration '0 steps' is less than one step of training" in line
-    assert not [*tmp_path.iterdir()]

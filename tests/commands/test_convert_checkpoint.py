@@ -118,15 +118,6 @@ def test_a_prefix_that_was_taken_off_is_shown(done, fixtures, tmp_path):
     assert "40 weights from npz, official (prefix model.)" in done(COMMAND, "in.npz", "o.npz")[0]
 
 
-def test_what_cannot_be_converted_is_one_line_and_writes_nothing(refused, fixtures, tmp_path):
-    weights = fixtures / "vit_token.weights.npz"
-    line = refused(COMMAND, weights, "out.npz", "--image-size", "40")
-    assert "--image-size must be a multiple of patch" in line
-    line = refused(COMMAND, "--inspect", fixtures / "README.md")
-    assert "is not a complete .npz or .safetensors file" in line
-    assert not [*tmp_path.iterdir()]
-
-
 def test_nonfinite_values_are_accepted_only_if_allowed(done, refused, fixtures, tmp_path):
     arrays = dict(np.load(fixtures / "vit_token.weights.npz"))
     arrays["cls"][0, 0, 0] = np.nan

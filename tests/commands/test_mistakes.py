@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import shlex
+import shutil
 import sys
 
 import pytest
 
-from keras_vit.cli import main
+from keras_vit.cli import COMMANDS, main
 
 
 @pytest.fixture
@@ -37,10 +38,7 @@ def folder(tmp_path, monkeypatch):
         ("fit --weights gone.npz", "gone.npz: there is no such file of weights."),
         ("fit --recipe finetun", "--recipe: unknown value 'finetun'; did you mean finetune?"),
         ("fit --recipe finetune", "finetune is for any images; give yours: --data FOLDER."),
-        (
-            "fit --recipe finetune --data digits",
-            "--recipe finetune starts from weights. Received: no --weights",
-        ),
+        ("fit --recipe finetune --data digits", "starts from weights. Received: no --weights"),
         ("fit --duration soon", "--duration must be a number and a unit, such as '5 epochs'"),
         ("fit --warmup soon", "--warmup must be a number and a unit"),
         ("fit --warmup 100%", "--warmup must be shorter than training, --duration '40 epochs'"),
@@ -139,10 +137,7 @@ def folder(tmp_path, monkeypatch):
         ("export --weights run --out o", "run is a run; use --run run."),
         ("export --weights in.npz --out o --data nowhere", "nowhere: expected a folder"),
         ("export --weights in.npz --out o --quantize int8", "int8 needs images to measure ranges"),
-        (
-            "export --weights in.npz --out o --quantize auto --recipe r.json",
-            "r.json does not exist",
-        ),
+        ("export --weights in.npz --out o --quantize auto --recipe r.json", "r.json does not exi"),
         ("saved-model --top-k 0", "--top-k must be a positive integer. Received: --top-k=0"),
         ("saved-model --images 0", "--images must be a positive integer. Received: --images=0"),
         ("saved-model --weights a.npz", "--weights need --out, the folder to write"),
@@ -157,14 +152,8 @@ def folder(tmp_path, monkeypatch):
         ("compress --run run --method prune --sparsity 1.5", "sparsity must lie in [0, 1). Recei"),
         ("compress --run run --method cluster --clusters 1", "clusters must be 2 to 256. Received"),
         ("compress --run run --method cluster --clusters 257", "must be 2 to 256. Received"),
-        (
-            "compress --run run --sparsity 0.7",
-            "--sparsity needs a method with prune. Received: --method qat",
-        ),
-        (
-            "compress --run run --method prune+qat --clusters 8",
-            "--clusters needs a method with cluster.",
-        ),
+        ("compress --run run --sparsity 0.7", "needs a method with prune. Received: --method qat"),
+        ("compress --run run --method qat --clusters 8", "--clusters needs a method with cluster."),
         ("compress --run run --out /proc/x", "/proc cannot be written to; choose another folder"),
         ("compress --run run --duration soon", "--duration must be a number and a unit"),
         ("compress --run run --learning-rate -1", "--learning-rate must not be negative"),
@@ -184,10 +173,7 @@ def folder(tmp_path, monkeypatch):
         ("convert-checkpoint trials out.npz", "trials holds runs; give one of them: trials/a."),
         ("convert-checkpoint --inspect trials", "trials holds runs; give one of them: trials/a."),
         ("convert-checkpoint in.npz in.npz", "in.npz is IN itself; choose another OUT"),
-        (
-            "convert-checkpoint run run/weights.npz --overwrite",
-            "run/weights.npz is IN itself; choose another OUT",
-        ),
+        ("convert-checkpoint run run/weights.npz --overwrite", "run/weights.npz is IN itself; ch"),
         ("convert-checkpoint in.npz run/more.npz", "run/more.npz would be a file of the run run;"),
         ("convert-checkpoint in.npz in.npz/out.npz", "in.npz is a file; choose another folder"),
         ("convert-checkpoint in.npz there.npz", "there.npz exists; choose another OUT or --overwr"),
@@ -216,3 +202,34 @@ def test_a_mistake_is_one_line_before_anything_slow_is_imported(
     (shown,) = error.strip().splitlines()
     assert message in shown
     assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("fit --recipe finetune-pets --dry-run", "oxford_iiit_pet"),
+        ("evaluate --split test", "digits declares no splits. Received: --split test; the images"),
+        (
+            "evaluate --weights augreg --model ViT_B16 --data imagenet2012",
+            "after downloading ILSVRC2012_img_train.tar",
+        ),
+        ("inspect --block 9", "block must be from 1 to 1, as the model has. Received: 9."),
+        ("inspect --average", "has no average of its weights"),
+        ("inspect --image-size 20", "must be a multiple of patch_size=8"),
+        ("compress --duration '0 steps'", "--duration '0 steps' is less than one step of training"),
+        ("export --recipe r.json", "recipe can only be used with --quantize auto. Received: --qu"),
+        ("export --image-size 17", "must be a multiple of patch_size=8. Received: 17 x 17"),
+        ("convert-checkpoint in.npz o.npz --image-size 40", "--image-size must be a multiple of p"),
+        ("convert-checkpoint --inspect a.txt", "is not a complete .npz or .safetensors file"),
+    ],
+)
+def test_a_mistake_that_only_files_show_is_one_line(
+    refused, run, fixtures, tmp_path, monkeypatch, line, message
+):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    shutil.copy(fixtures / "vit_token.weights.npz", tmp_path / "in.npz")
+    (tmp_path / "a.txt").touch()
+    before = sorted(tmp_path.rglob("*"))
+    name, *words = shlex.split(line)
+    assert message in refused(COMMANDS[name], *words)
+    assert sorted(tmp_path.rglob("*")) == before

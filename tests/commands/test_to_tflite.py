@@ -101,16 +101,3 @@ def test_a_head_of_zeros_proves_nothing_and_exits_with_3(refused, tiny_model, tm
     line = refused(COMMAND, *arguments, code=3)
     assert "Keras' scores are the same for all images" in line
     assert {path.name for path in tmp_path.iterdir()} == {"zero.npz", ".bundles.lock"}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--recipe", "r.json"], "recipe can only be used with --quantize auto. Received: --quant"),
-        (["--image-size", "17"], "must be a multiple of patch_size=16. Received: 17 x 17"),
-    ],
-)
-def test_a_mistake_is_one_line_and_writes_nothing(refused, fixtures, tmp_path, options, message):
-    weights = ("--weights", fixtures / "vit_token.weights.npz", "--out", "bundles")
-    assert message in refused(COMMAND, *weights, *options)
-    assert list(tmp_path.iterdir()) == []

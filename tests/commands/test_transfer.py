@@ -262,13 +262,6 @@ def test_a_file_is_judged_on_imagenet_real_and_v2(done, published, prepare_tfds,
     assert "3 of imagenet_v2" in done(*words, "imagenet_v2")[0]
 
 
-def test_images_that_are_not_prepared_are_one_line(refused, tmp_path, monkeypatch):
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    words = ("--weights", "augreg", "--model", "ViT_B16", "--data", "imagenet2012")
-    line = refused("train/evaluate.py", *words)
-    assert "after downloading ILSVRC2012_img_train.tar" in line
-
-
 def test_images_that_the_weights_were_trained_on_are_said(done, trained_run, tmp_path):
     words = ("train/evaluate.py", "--data", "digits", "--weights")
     _, error = done(*words, trained_run.path / "weights.npz")
