@@ -70,13 +70,9 @@ def test_another_size_and_features_are_options(done, fixtures, tmp_path):
     assert error == ""
     assert "32 x 64" in out
     assert "Keras on 16 random images" in out
-    description, golden = deploy.read_bundle(tmp_path / "bundles" / "float32")
+    description, _ = deploy.read_bundle(tmp_path / "bundles" / "float32")
     assert description["input"]["shape"] == [1, 32, 64, 3]
     assert description["output"]["kind"] == "features"
-    model = keras_vit.model_from_weights(weights, image_size=(32, 64))
-    resolved = resolve(model, GraphOptions(output="features"))
-    [expected] = deploy.expected_scores(resolved, golden["tensor"][None])
-    np.testing.assert_allclose(golden["scores"], expected, atol=1e-4 * np.abs(expected).max())
 
 
 @pytest.mark.slow
