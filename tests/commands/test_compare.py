@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import os
 import re
-import signal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -50,18 +48,10 @@ def no_training(monkeypatch):
 
 
 @pytest.fixture
-def only_trial(image_folder, tiny_model, tmp_path):
-    """The only trial of a comparison with some settings, its images, and what runs it."""
-
-    def make(settings):
-        arguments = compare.Arguments(
-            data=str(image_folder), models=(tiny_model,), settings=settings
-        )
-        source, split = arguments.images()
-        (trial,) = compare._trials_of(arguments, source, split)
-        return trial, source, _trials.TrialRunner(source, tmp_path, arguments, "scratch")
-
-    return make
+def runner(tmp_path):
+    """Runs trials of no images, where `training.run_trial` is replaced."""
+    arguments = SimpleNamespace(checkpoint_every="1 epoch")
+    return _trials.TrialRunner(None, tmp_path, arguments, "scratch")
 
 
 @pytest.mark.slow
@@ -110,20 +100,18 @@ def test_a_model_that_diverges_is_named_and_the_others_are_trained(
     assert "every training diverged" in refused(*words, "ViT-Other_8", code=3)
 
 
-@pytest.mark.soak(of="resumes")
-def test_a_comparison_that_is_stopped_says_how_it_goes_on(only_trial, monkeypatch, capsys):
-    trial, _, runner = only_trial(RECIPE)
+def test_a_comparison_that_is_stopped_says_how_it_goes_on(runner, monkeypatch, capsys):
+    plan = SimpleNamespace(parameters=9, steps=11, batch_size=4, examples=10, first_step=5)
 
-    def stop_at_the_fifth_step(judged_on):
-        return lambda progress: progress.step == 5 and os.kill(os.getpid(), signal.SIGTERM)
+    def stopped(*arguments, hooks, **options):
+        hooks.started(plan)
+        raise Terminated("a holds the state after 7 of 11 steps; go on with resume=True")
 
-    with monkeypatch.context() as patch, pytest.raises(Terminated) as stopped:
-        patch.setattr(_trials, "ProgressPrinter", stop_at_the_fifth_step)
-        runner.run(trial)
-    after = r"holds the state after ([56]) of 11 steps; start the same command again to go on$"
-    step = re.search(after, str(stopped.value))[1]
-    assert runner.run(trial)["steps"] == 11
-    assert f"from step {step}" in capsys.readouterr().out
+    monkeypatch.setattr(training, "run_trial", stopped)
+    expected = "a holds the state after 7 of 11 steps; start the same command again to go on$"
+    with pytest.raises(Terminated, match=expected):
+        runner.run(Trial("a", "ViT_Ti16", RECIPE, None))
+    assert capsys.readouterr().out == "9 parameters, 11 steps of 4 of 10 images, from step 5\n"
 
 
 @pytest.mark.parametrize(
@@ -144,9 +132,14 @@ def test_whatever_was_saved_the_same_command_goes_on(
 
 
 @pytest.mark.slow
-def test_a_trial_with_an_average_of_the_weights_is_judged_by_it(only_trial, tmp_path, capsys):
-    trial, source, runner = only_trial(dataclasses.replace(RECIPE, ema=0.99))
-    result = runner.run(trial)
+def test_a_trial_with_an_average_of_the_weights_is_judged_by_it(
+    image_folder, tiny_model, tmp_path, capsys
+):
+    settings = dataclasses.replace(RECIPE, ema=0.99)
+    arguments = compare.Arguments(data=str(image_folder), models=(tiny_model,), settings=settings)
+    source, split = arguments.images()
+    (trial,) = compare._trials_of(arguments, source, split)
+    result = _trials.TrialRunner(source, tmp_path, arguments, "scratch").run(trial)
     run = runs.open_run(tmp_path / trial.name)
     report = keras_vit.evaluation.held_out_report(run, source, average=True)
     assert (result["judged_weights"], result["accuracy"]) == ("average", report.accuracy)
@@ -236,12 +229,10 @@ def test_a_sweep_compares_the_averages_and_shows_what_diverged():
 
 
 def test_several_trainings_bring_no_warning_that_functions_are_compiled_again(
-    monkeypatch, tmp_path, caplog
+    runner, monkeypatch, caplog
 ):
     monkeypatch.setattr(training, "run_trial", lambda *a, **k: {"diverged": "the loss is nan"})
-    arguments = SimpleNamespace(checkpoint_every="1 epoch")
-    runner = _trials.TrialRunner(None, tmp_path, arguments, "scratch")
-    runner.run(Trial("a", "ViT_Ti16", Recipe(), None))
+    runner.run(Trial("a", "ViT_Ti16", RECIPE, None))
     logger, text = logging.getLogger("tensorflow"), (
         "5 out of the last 13 calls to <function {} at 0x7f11a0> triggered tf.function retracing. "
         "Tracing is expensive and the excessive number of tracings could be due to (1) creating"
