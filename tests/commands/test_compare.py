@@ -343,9 +343,13 @@ def test_a_dry_run_needs_no_weights_but_says_that_training_does(
 
 @pytest.fixture
 def dry_run(shared_folder, tiny_model):
-    """`training.dry_run` of the small model: its plan and its costs."""
+    """`training.dry_run` of the small model, which chooses whether to compile."""
     source = open_source(shared_folder)
-    return lambda recipe=RECIPE, **more: training.dry_run(tiny_model, source, recipe, **more)
+
+    def run(recipe=RECIPE, **more):
+        return training.dry_run(tiny_model, source, dataclasses.replace(recipe, jit=None), **more)
+
+    return run
 
 
 def test_a_dry_run_counts_the_teacher_and_the_devices(dry_run, tiny_model):

@@ -73,7 +73,7 @@ def test_weights_with_data_own_pictures_or_nothing(
     keras_vit.save_weights(model, tmp_path / "untrained.npz")
     keras_vit.save_weights(randomised(model), tmp_path / "a.npz")
     model = keras_vit.ViT(SPEC, 3, (16, 24), labels=("blue", "green", "red"))
-    keras_vit.save_weights(model, tmp_path / "other.npz")
+    keras_vit.save_weights(randomised(model), tmp_path / "other.npz")
     two = (photos / "a.png", photos / "b.jpg")
     for words, message, shown, errors in (
         (("a.npz", "--data", image_folder, "--show", "2"), "", 2, True),

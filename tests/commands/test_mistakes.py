@@ -215,7 +215,7 @@ def test_a_mistake_is_one_line_before_anything_slow_is_imported(
         ("inspect --image-size 20", "must be a multiple of patch_size=8"),
         ("compress --duration '0 steps'", "--duration '0 steps' is less than one step of training"),
         ("export --recipe r.json", "recipe can only be used with --quantize auto. Received: --qu"),
-        ("export --image-size 17", "must be a multiple of patch_size=8. Received: 17 x 17"),
+        ("export --weights in.npz --out o --image-size 17", "must be a multiple of patch_size=16."),
         ("convert-checkpoint in.npz o.npz --image-size 40", "--image-size must be a multiple of p"),
         ("convert-checkpoint --inspect a.txt", "is not a complete .npz or .safetensors file"),
     ],
