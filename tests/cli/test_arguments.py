@@ -1,4 +1,4 @@
-"""Dataclasses as command lines: types, choices, groups, help, and errors in one line."""
+"""Dataclasses as command lines: types, choices, groups, help, and errors that name flags."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from keras_vit import _checks
 from keras_vit._errors import UsageError
-from keras_vit.cli._arguments import option, read
+from keras_vit.cli import compare, export, fit
+from keras_vit.cli._arguments import option, options_of, read, with_flags
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,9 +78,7 @@ def test_defaults_may_depend_on_what_is_given():
         kind = "two" if given.get("overwrite") else "one"
         return {"grid": (1, 1), "settings": Settings(rate=9, kind=kind)}
 
-    assert arguments("--jit" if False else "--no-jit", defaults=defaults).settings == Settings(
-        9, False, "one"
-    )
+    assert arguments("--no-jit", defaults=defaults).settings == Settings(9, False, "one")
     found = arguments("--overwrite", "--grid", "4", "5", defaults=defaults)
     assert (found.grid, found.settings.kind) == ((4, 5), "two")
 
@@ -137,3 +136,36 @@ def test_help_shows_choices_and_defaults_within_the_terminal(capsys, monkeypatch
         "settings: ",
     ):
         assert shown in text
+
+
+@pytest.mark.parametrize(
+    ("command", "message", "expected"),
+    [
+        (fit, "batch_size=0.", "--batch-size=0."),
+        (fit, "seed must be small.", "--seed must be small."),
+        (fit, "Received: jit=False and precision='x'.", "Received: --no-jit and --precision x."),
+        (fit, "jit=False, was jit=True;", "--no-jit, was --jit;"),
+        (fit, "remat=False, was remat=True;", "without --remat, was --remat;"),
+        (fit, "leave out image_size.", "leave out --image-size."),
+        (fit, "patch_size=4, model_name, my_seed=1", "patch_size=4, model_name, my_seed=1"),
+        (fit, "the data and the model are gone", "the data and the model are gone"),
+        (fit, "ViT_B16(weights='a')", "ViT_B16(weights='a')"),
+        (fit, "a/batch_size/b: image_size.npz", "a/batch_size/b: image_size.npz"),
+        (fit, "max_drop of another command", "max_drop of another command"),
+        (fit, "use --batch-size", "use --batch-size"),
+        (export, "pass representative_data, or", "pass --data, or"),
+        (export, "representative_data is empty", "--data is empty"),
+        (export, "min_runtime=2.14; max_drop", "--min-runtime=2.14; --max-drop"),
+        (compare, "One of: depth, position_embedding.", "One of: depth, position_embedding."),
+        (compare, "image_size? did you mean image_size?", "--image-size? did you mean image_size?"),
+        (fit, "choose one of a, b or raise batch_size", "choose one of a, b or raise --batch-size"),
+        (fit, "none (keras_vit.list_weights)", "none (an unknown name lists all)"),
+    ],
+)
+def test_arguments_of_python_become_flags(command, message, expected):
+    assert with_flags(message, command.Arguments) == expected
+
+
+def test_the_help_of_export_begins_with_what_is_exported_and_how():
+    names = [each.name for each in options_of(export.Arguments)]
+    assert names.index("quantize") < names.index("images")

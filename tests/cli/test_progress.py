@@ -24,6 +24,17 @@ def clock(monkeypatch):
     return clock
 
 
+@pytest.fixture
+def terminal(monkeypatch):
+    """Makes standard output a terminal of so many columns."""
+
+    def make(columns):
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        monkeypatch.setenv("COLUMNS", str(columns))
+
+    return make
+
+
 def progress(step, metrics=None, evaluated=None):
     known = step > 1
     return types.SimpleNamespace(
@@ -33,46 +44,40 @@ def progress(step, metrics=None, evaluated=None):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
+    ("shown", "number", "text"),
     [
-        (0.4, "0 s"),
-        (59.4, "59 s"),
-        (200, "3 min 20 s"),
-        (7500, "2 h 5 min"),
-        (280_000, "3 d 5 h"),
+        (duration, 0.4, "0 s"),
+        (duration, 59.4, "59 s"),
+        (duration, 200, "3 min 20 s"),
+        (duration, 7500, "2 h 5 min"),
+        (duration, 280_000, "3 d 5 h"),
+        (count, 7690, "7,690"),
+        (count, 86_567_656, "86.6 M"),
+        (count, 17.6e9, "17.6 G"),
+        (count, 5e12, "5.0 T"),
+        (size, 2**20, "1.0 MiB"),
+        (size, 3 * 2**30, "3.0 GiB"),
     ],
 )
-def test_durations_are_short(seconds, text):
-    assert duration(seconds) == text
-
-
-def test_numbers_are_short():
-    assert (count(7690), count(86_567_656), count(17.6e9), count(5e12)) == (
-        "7,690",
-        "86.6 M",
-        "17.6 G",
-        "5.0 T",
-    )
-    assert (size(2**20), size(3 * 2**30)) == ("1.0 MiB", "3.0 GiB")
+def test_durations_and_numbers_are_short(shown, number, text):
+    assert shown(number) == text
 
 
 def test_the_plan_says_model_parameters_and_steps(tmp_path):
     first, second, third = planned(PLAN, tmp_path).splitlines()
     assert first.startswith("training ViT-B_16, 86.6 M parameters (7,690 trained), to ")
-    assert second == (
-        "12,000 steps of 512 images: 3,072 passes over the 2,000 training images; 500 are held out"
-    )
-    assert third == "memory: about 1.5 GiB, and what TensorFlow or JAX itself needs"
+    passes = "3,072 passes over the 2,000 training images; 500 are held out"
+    assert second == f"12,000 steps of 512 images: {passes}"
+    more = "what TensorFlow or JAX itself needs"
+    assert third == f"memory: about 1.5 GiB, and {more}"
     parts = types.SimpleNamespace(**{**vars(PLAN), "accumulate": 64, "free": 2**32})
     *_, third = planned(parts, tmp_path).splitlines()
-    assert third == (
-        "memory: about 1.5 GiB, 8 images at a time, and what TensorFlow or JAX itself needs; "
-        "4.0 GiB are free"
-    )
+    expected = f"memory: about 1.5 GiB, 8 images at a time, and {more}; 4.0 GiB are free"
+    assert third == expected
 
 
-def test_a_clock_runs_while_the_first_step_is_compiled(clock, monkeypatch, capsys):
-    monkeypatch.setattr(_progress.sys.stdout, "isatty", lambda: True, raising=False)
+def test_a_clock_runs_while_the_first_step_is_compiled(clock, terminal, monkeypatch, capsys):
+    terminal(80)
     printer = ProgressPrinter()
     ends, seconds = printer._compiled.wait, iter([1])  # one second passes, then it is compiled
     monkeypatch.setattr(printer._compiled, "wait", lambda _: not next(seconds, 0) and ends())
@@ -118,9 +123,8 @@ def test_a_long_evaluation_says_how_far_it_is(clock, capsys):
 
 
 @pytest.mark.parametrize("columns", [200, 40, 20, 9])
-def test_the_line_that_changes_fits_the_terminal(clock, capsys, monkeypatch, columns):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", str(columns))
+def test_the_line_that_changes_fits_the_terminal(clock, capsys, terminal, columns):
+    terminal(columns)
     printer = ProgressPrinter()
     for step in range(1, 30):
         clock.now += 0.5
@@ -138,13 +142,12 @@ def test_the_line_that_changes_fits_the_terminal(clock, capsys, monkeypatch, col
     assert ("images/s" in line) == (columns >= 200)
 
 
-def test_a_shorter_line_covers_a_longer_one(clock, capsys, monkeypatch):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "200")
+def test_a_shorter_line_covers_a_longer_one(clock, capsys, terminal):
+    terminal(200)
     printer = ProgressPrinter()
     printer._told = True
-    for step in (5, 6):
+    for step in (5, 1):  # nothing is known of the time at first
         clock.now += 1
-        printer(progress(step) if step == 5 else progress(1))
+        printer(progress(step))
     long, short, *_ = capsys.readouterr().out.split("\r")
     assert len(short) == len(long)

@@ -55,8 +55,8 @@ def built(folder: Path) -> Path:
 
 def check_help(command: Path, folder: Path) -> None:
     """--help needs no package of an extra."""
-    result = run([command, "export", "--help"], cwd=folder)
-    assert "--quantize" in result.stdout, result.stdout
+    shown = run([command, "export", "--help"], cwd=folder)
+    assert "--quantize" in shown, shown
 
 
 def check_missing(command: Path, folder: Path) -> None:
@@ -73,18 +73,19 @@ def check_missing(command: Path, folder: Path) -> None:
 def check_work(command: Path, folder: Path) -> None:
     """A training and its export."""
     run([command, "fit", *FIT], cwd=folder)
-    result = run([command, "export", *EXPORT], cwd=folder)
+    shown = run([command, "export", *EXPORT], cwd=folder)
     for name in ("float32", "int8"):
-        assert (folder / "runs/digits/export" / name / "model.tflite").is_file(), result.stdout
-    result = run([command, "evaluate"], cwd=folder)
-    print(f"trained and exported: {result.stdout.splitlines()[-1]}", flush=True)
+        assert (folder / "runs/digits/export" / name / "model.tflite").is_file(), shown
+    last = run([command, "evaluate"], cwd=folder).splitlines()[-1]
+    print(f"trained and exported: {last}", flush=True)
 
 
-def run(words: list, cwd: Path | None = None) -> subprocess.CompletedProcess:
+def run(words: list, cwd: Path | None = None) -> str:
+    """The standard output of a command that must succeed."""
     result = subprocess.run(list(map(str, words)), cwd=cwd, capture_output=True, text=True)
     if result.returncode:
         sys.exit(f"{' '.join(map(str, words))}\n{result.stdout}{result.stderr}")
-    return result
+    return result.stdout
 
 
 if __name__ == "__main__":

@@ -127,12 +127,9 @@ def write_photographs(folder: Path) -> None:
     for label in ("day", "night"):
         (folder / label).mkdir(parents=True)
         for i in range(64):
-            coarse = Image.fromarray(noise.integers(0, 256, (12, 16, 3), np.uint8))
-            if i % 2:
-                coarse.resize((320, 240)).save(folder / label / f"{i}.webp")
-            else:
-                exif = turned if i % 4 else Image.Exif()
-                coarse.resize((320, 240)).save(folder / label / f"{i}.jpg", exif=exif)
+            image = Image.fromarray(noise.integers(0, 256, (12, 16, 3), np.uint8))
+            suffix, exif = ("webp" if i % 2 else "jpg"), (turned if i % 4 == 2 else Image.Exif())
+            image.resize((320, 240)).save(folder / label / f"{i}.{suffix}", exif=exif)
 
 
 def interrupted(command: tuple[str, ...], seconds: float, folder: str) -> tuple[int, str, float]:
@@ -146,13 +143,9 @@ def interrupted(command: tuple[str, ...], seconds: float, folder: str) -> tuple[
         shutil.rmtree(Path(folder) / out, ignore_errors=True)
     process = subprocess.Popen(
         [sys.executable, ROOT / script, *words],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
+        cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # under nohup, too
-    )
+    )  # fmt: skip
     started = own_time()
     while own_time() < started + seconds:
         time.sleep(0.005)

@@ -30,10 +30,9 @@ WRITES = 11
 
 
 def main() -> None:
-    arguments = kills.read_arguments(
-        __doc__.splitlines()[0],
-        ("--run", {"type": Path, "required": True, "help": "a run folder; it is copied"}),
-    )
+    options = kills.options(__doc__.splitlines()[0])
+    options.add_argument("--run", type=Path, required=True, help="a run folder; it is copied")
+    arguments = options.parse_args()
     moments = random.Random(arguments.seed)
     with tempfile.TemporaryDirectory() as folder:
         run = shutil.copytree(arguments.run, Path(folder) / "run")

@@ -14,11 +14,13 @@ Words after -- are options of fit: python tests/commands/kill_training.py -- --a
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import random
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -38,11 +40,10 @@ WRITES = 6
 
 
 def main() -> None:
-    arguments = kills.read_arguments(
-        __doc__.splitlines()[0],
-        ("--jit", {"action": "store_true", "help": "compile the step by XLA, as fit does on GPUs"}),
-        ("words", {"nargs": "*", "metavar": "OPTION", "help": "an option of fit, after --"}),
-    )
+    options = kills.options(__doc__.splitlines()[0])
+    options.add_argument("--jit", action="store_true", help="compile the step, as fit does on GPUs")
+    options.add_argument("words", nargs="*", metavar="OPTION", help="an option of fit, after --")
+    arguments = options.parse_args()
     words = (*([] if arguments.jit else ["--no-jit"]), *arguments.words)
     moments = random.Random(arguments.seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -76,29 +77,24 @@ def _killed_until_done(
     killed, run = [], killer.folder / name
     while True:
         newest = _newest(run)
-        resumed = [*words, "--resume"] if newest >= 0 else words
+        again = ["--resume"] if newest >= 0 else []
+        begin = functools.partial(_start, killer.folder, name, *words, *again)
         if killer.kills % 2 == 0:
-            end = killer.kill_in_write(
-                lambda resumed=resumed: _start(killer.folder, name, *resumed),
-                **kills.aim(moments, WRITES),
-            )
+            end = killer.kill_in_write(begin, **kills.aim(moments, WRITES))
         else:
             # A moment of the training rather than of the clock, because machines are busy or not.
             # One in four is at its beginning, where there is a run folder, but no checkpoint yet.
             step = 0 if moments.random() < 0.25 else moments.uniform(newest, 1.2 * STEPS)
-            end = killer.kill_after(
-                lambda step=step, resumed=resumed: _started_until(
-                    step, run, _start(killer.folder, name, *resumed)
-                ),
-                moments.uniform(0, 1),
-            )
+            late = functools.partial(_started_until, step, run, begin)
+            end = killer.kill_after(late, moments.uniform(0, 1))
         if end == "ended":
             return killed
         killed.append(_newest(run))
 
 
-def _started_until(step: float, run: Path, process: BaseProcess) -> BaseProcess:
+def _started_until(step: float, run: Path, begin: Callable[[], BaseProcess]) -> BaseProcess:
     """A training that has reached a step or has ended."""
+    process = begin()
     while process.is_alive() and _newest(run) < step:
         time.sleep(0.01)
     return process

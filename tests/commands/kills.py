@@ -30,20 +30,16 @@ _LOOK, _STOPPED = 0.001, 0.005
 
 
 class Killer:
-    """Kills processes that write to a folder, and counts how many were in a write.
-
-    Args:
-        folder: the folder that they write to, at any depth; it may not exist yet.
-    """
+    """Kills processes that write to a folder, at any depth, and counts how many were in a write."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         self.kills = self.in_writes = 0
 
     def kill_after(self, start: Callable[[], BaseProcess], seconds: float) -> str:
-        """Starts a process and kills it after some seconds; returns what became of it.
+        """Starts a process and kills it after some seconds.
 
-        The result is "ended" if it has ended before, "killed" or "killed in a write".
+        Returns "ended" if it has ended before, else "killed" or "killed in a write".
         """
         before, process = unfinished(self.folder), start()
         process.join(seconds)
@@ -53,11 +49,8 @@ class Killer:
     def kill_in_write(self, start: Callable[[], BaseProcess], earlier: int, delay: float) -> str:
         """Starts a process and kills it in a write; returns the same as `kill_after`.
 
-        Args:
-            start: starts the process.
-            earlier: how many writes are let pass.
-            delay: seconds from the moment when a write was noticed. If it is complete by then, the
-                next one is waited for.
+        `earlier` writes are let pass, and then those that are complete `delay` seconds after they
+        were noticed.
         """
         before, process = unfinished(self.folder), start()
         seen = set(before)
@@ -88,9 +81,8 @@ class Killer:
 def start(command: Path, *words: str | Path, cwd: Path) -> BaseProcess:
     """Starts a command in a process of its own, without its standard output."""
     line = [str(command), *map(str, words)]
-    process = multiprocessing.get_context("fork").Process(
-        target=_run, args=(line, cwd), name=" ".join(line)
-    )
+    context, name = multiprocessing.get_context("fork"), " ".join(line)
+    process = context.Process(target=_run, args=(line, cwd), name=name)
     process.start()
     return process
 
@@ -114,24 +106,20 @@ def unfinished(folder: Path) -> set[Path]:
     }
 
 
-def read_arguments(description: str, *more: tuple[str, dict]) -> argparse.Namespace:
-    """The options of both programs, and `more` of them."""
+def options(description: str) -> argparse.ArgumentParser:
+    """The options of both programs."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--kills", type=int, default=20, help="(default: 20)")
     parser.add_argument("--in-writes", type=int, default=0, help="the least number (default: 0)")
     parser.add_argument("--seed", type=int, default=0, help="(default: 0)")
-    for name, settings in more:
-        parser.add_argument(name, **settings)
-    return parser.parse_args()
+    return parser
 
 
 def check(killer: Killer, at_least: int) -> None:
     """Exits with an error if too few kills fell into a write."""
     if killer.in_writes < at_least:
-        sys.exit(
-            f"expected {at_least} kills in a write. Received: {killer.in_writes} of "
-            f"{killer.kills}; raise --kills"
-        )
+        received = f"{killer.in_writes} of {killer.kills}; raise --kills"
+        sys.exit(f"expected {at_least} kills in a write. Received: {received}")
 
 
 def aim(moments: random.Random, writes: int) -> dict[str, float]:

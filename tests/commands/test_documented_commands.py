@@ -24,10 +24,10 @@ from keras_vit.cli import COMMANDS
 from keras_vit.cli._arguments import read
 from keras_vit.specs import VARIANTS, ViTSpec
 from keras_vit.weights import find_weights
-from keras_vit.weights.cache import cached_path
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
+BUNDLES = ("float32", "float16", "int8")
 PROGRAMS = "keras-vit|python|make|npm|adb|mkdir|pip|pytest|export"
 QUICK = "--batch-size 8 --image-size 16 --augment none --warmup 10% --no-jit"
 # For each command, the options behind it.
@@ -86,17 +86,18 @@ NOT_RUN = {
     "export KERAS_DISTRIBUTION": "the same",
     "keras-vit transfer --weights imagenet21k --model ViT_B16 --suite": "needs the paper's data",
     "keras-vit evaluate --weights": "needs ImageNet; test_transfer.py has a tiny one",
-    **dict.fromkeys(
-        (
-            "keras-vit compare --data flower_photos --models ViT_Pico4 --ablation pooling",
-            "keras-vit compare --data flower_photos --models ViT_Pico4 --ablation patch_size",
-            "keras-vit compare --data flower_photos --models ViT_Pico4 --ablation depth",
-            "keras-vit compare --data flower_photos --models ViT_Pico4 --variations num_heads",
-            "keras-vit compare --data digits --models",
-            "keras-vit compare --data photographs/",
-        ),
-        "like the comparisons that are run; tests/training/test_ablations.py makes the variations",
-    ),
+    **{
+        f"keras-vit compare --data {words}": "like the comparisons that are run; "
+        "tests/training/test_ablations.py makes the variations"
+        for words in (
+            "flower_photos --models ViT_Pico4 --ablation pooling",
+            "flower_photos --models ViT_Pico4 --ablation patch_size",
+            "flower_photos --models ViT_Pico4 --ablation depth",
+            "flower_photos --models ViT_Pico4 --variations num_heads",
+            "digits --models",
+            "photographs/",
+        )
+    },
 }
 
 
@@ -145,13 +146,12 @@ def test_every_reason_is_still_needed():
 
 
 def test_options_are_known(folder):
-    names = ("float32", "float16", "int8")
-    for bundle in (f"{run}/export/{name}" for run in ("flowers", "demo") for name in names):
-        (folder / "runs" / bundle).mkdir(parents=True)
-        (folder / "runs" / bundle / "model.json").touch()
-    (folder / "runs/mae").mkdir()
-    for file in ("spec.json", "weights.npz"):
-        (folder / "runs/mae" / file).touch()
+    bundles = [f"{run}/export/{name}" for run in ("flowers", "demo") for name in BUNDLES]
+    for file in (
+        *(f"{bundle}/model.json" for bundle in bundles), "mae/spec.json", "mae/weights.npz",
+    ):  # fmt: skip
+        (folder / "runs" / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "runs" / file).touch()
     for _, name, *words in (each.words for each in ALL if each.words[0] == "keras-vit"):
         command = importlib.import_module(f"keras_vit.cli.{name.replace('-', '_')}")
         read(command.Arguments, words, getattr(command, "defaults", None))
@@ -186,33 +186,27 @@ def test_commands_run(page, folder, invoke, command):
 
 
 @pytest.fixture
-def folder(tmp_path, trained_run, shared_folder, randomised, monkeypatch, rng):
+def folder(tmp_path, trained_run, shared_folder, randomised, publish, monkeypatch, rng):
     """A folder with all that the pages speak of; models are small, under their own names."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
     for name, spec in VARIANTS.items():
         if isinstance(spec, ViTSpec):
             small = dataclasses.replace(spec, hidden_dim=32, depth=1, num_heads=2, mlp_dim=48)
             monkeypatch.setitem(VARIANTS, name, small)
     model = keras_vit.ViT_B16(num_classes=2, image_size=32)
     keras_vit.save_weights(randomised(model), "ViT-B_16.npz")
-    for name, weights in (
-        ("ViT-S_16", "augreg"), ("ViT-B_16", "augreg"), ("ViT-B_16", "imagenet21k"),
-    ):  # fmt: skip
-        entry = find_weights(name, weights)
-        path = cached_path(entry.url)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        built = keras_vit.ViT(VARIANTS[name], entry.num_classes, entry.image_size)
-        keras_vit.save_weights(built, path)
+    for name in ("ViT-S_16/augreg", "ViT-B_16/augreg", "ViT-B_16/imagenet21k"):
+        entry = find_weights(*name.split("/"))
+        spec = VARIANTS[entry.model]
+        publish(keras_vit.ViT(spec, entry.num_classes, entry.image_size), entry)
     _write_cifar(tmp_path / "cifar", rng)
     for run in ("demo", "flowers", "small", "cifar10", "digits"):
         shutil.copytree(trained_run.path, tmp_path / "runs" / run)
-    measured = ("photographs/fruit", "photographs/small")
-    for data in ("photos", "pictures", "more_photos", "pets", *measured):
+    for data in (
+        "photos", "pictures", "more_photos", "pets", "photographs/fruit", "photographs/small",
+        "flower_photos/train", "flower_photos/val", "flower_photos/test",
+    ):  # fmt: skip
         shutil.copytree(shared_folder, tmp_path / data)
-    for split in ("train", "val", "test"):
-        shutil.copytree(shared_folder, tmp_path / "flower_photos" / split)
     shutil.copyfile(next(shared_folder.glob("*/*.jpg")), tmp_path / "photo.jpg")
     (tmp_path / "android_demo/app/src/main").mkdir(parents=True)
     (tmp_path / "android_demo/app/src/main/AndroidManifest.xml").touch()

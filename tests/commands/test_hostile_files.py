@@ -1,8 +1,9 @@
-"""Commands on run folders and bundles of strangers: exit code 2 and one line, or they work."""
+"""Commands on files of strangers, or that change meanwhile: exit code 2, one line, or they work."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import random
 import shutil
@@ -14,16 +15,20 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 from PIL import Image
 
-from keras_vit import deploy
+from keras_vit import data, deploy, runs
+from keras_vit.data import sources
 
 BUNDLE = Path(__file__).parents[2] / "android_demo/app/src/main/assets/bundles/digits-int8"
 DAMAGED = (b"", b"\0" * 100, b"PK\x05\x06" + bytes(18), b"\xff\xfe\n", b"a\rb\nc\x1b[2J\n")
+QUICK = ("--image-size", "16", "--duration", "2 steps", "--batch-size", "4", "--no-jit")
 JSON = ("spec.json", "recipe.json", "split.json")
 
 
 @pytest.fixture
-def run(trained_run, tmp_path):
-    return shutil.copytree(trained_run.path, tmp_path / "run")
+def bundle(tmp_path):
+    """A copy of a good bundle, beside which there is the picture a.png."""
+    Image.new("RGB", (9, 7), "red").save(tmp_path / "a.png")
+    return shutil.copytree(BUNDLE, tmp_path / "bundle")
 
 
 @pytest.fixture
@@ -81,24 +86,18 @@ def test_export_refuses_a_strangers_run_in_one_line(refusals, variants, run, nam
 
 
 @pytest.mark.parametrize("name", ["model.json", "golden.json", "labels.txt", "model.tflite"])
-def test_run_refuses_a_strangers_bundle_in_one_line(
-    refusals, variants, tmp_path, name, monkeypatch
-):
+def test_run_refuses_a_strangers_bundle_in_one_line(refusals, variants, bundle, name, monkeypatch):
     monkeypatch.setattr("keras_vit.deploy.bundle.golden._TIMED", 1)
     if name != "model.tflite":  # the file is intact, and a process for each input takes long
         monkeypatch.setattr("keras_vit.deploy.bundle.opened.try_file", lambda model: None)
-    bundle, picture = shutil.copytree(BUNDLE, tmp_path / "bundle"), tmp_path / "a.png"
-    Image.new("RGB", (9, 7), "red").save(picture)
     is_json = name.endswith(".json")
     contents = some(variants, bundle / name, 80) if is_json else bytes_of(bundle / name)
-    words = ["--verify"] if name == "golden.json" else [picture]
-    found = refusals(bundle / name, contents, "export/run.py", "--bundle", bundle, *words)
+    word = "--verify" if name == "golden.json" else "a.png"
+    found = refusals(bundle / name, contents, "export/run.py", "--bundle", bundle, word)
     assert found > (10 if is_json else 4)
 
 
-def test_a_file_that_would_end_the_process_is_refused_in_one_line(invoke, tmp_path):
-    bundle, picture = shutil.copytree(BUNDLE, tmp_path / "bundle"), tmp_path / "a.png"
-    Image.new("RGB", (9, 7), "red").save(picture)
+def test_a_file_that_would_end_the_process_is_refused_in_one_line(refused, bundle):
     model = schema.ModelT.InitFromPackedBuf((bundle / "model.tflite").read_bytes())
     [graph] = model.subgraphs
     kernel = next(each for each in graph.tensors if each.name.endswith(b"value/MatMul"))
@@ -110,25 +109,62 @@ def test_a_file_that_would_end_the_process_is_refused_in_one_line(invoke, tmp_pa
     about = json.loads((bundle / "model.json").read_text())
     about["sha256"] = hashlib.sha256(content).hexdigest()
     (bundle / "model.json").write_text(json.dumps(about))
-    for words in ([picture], ["--verify"]):
-        code, _, error = invoke("export/run.py", "--bundle", bundle, *words, cwd=tmp_path)
-        assert code == 3
-        (line,) = error.splitlines()
+    for word in ("a.png", "--verify"):
+        line = refused("export/run.py", "--bundle", bundle, word, code=3)
         # Its memory decides whether LiteRT can still say what is wrong.
         assert "model.tflite is damaged: a process that runs" in line or "LiteRT refuses" in line
 
 
+def write_records(file, rng, count):
+    import tensorflow as tf
+
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        for i in range(count):
+            stream = io.BytesIO()
+            Image.fromarray(rng.integers(0, 256, (20, 30, 3)).astype(np.uint8)).save(stream, "PNG")
+            image = tf.train.Feature(bytes_list=tf.train.BytesList(value=[stream.getvalue()]))
+            label = tf.train.Feature(int64_list=tf.train.Int64List(value=[i % 2]))
+            features = {"image/encoded": image, "image/class/label": label}
+            example = tf.train.Example(features=tf.train.Features(feature=features))
+            writer.write(example.SerializeToString())
+
+
 @pytest.mark.soak(of="fuzz")
-def test_a_strangers_files_are_refused_before_anything_is_computed(command, run, tmp_path):
-    bundle = shutil.copytree(BUNDLE, tmp_path / "bundle")
-    (run / "spec.json").write_text('{"format": 1, "model": "\\u001b[2J"}')
-    (bundle / "model.json").write_text("[" * 100_000)
-    for script, words, file in (
-        ("train/evaluate.py", ("--run", run), run / "spec.json"),
-        ("export/to_tflite.py", ("--run", run), run / "spec.json"),
-        ("export/run.py", ("--bundle", bundle, "--verify"), bundle / "model.json"),
-    ):
-        result = command(script, *words, cwd=tmp_path, check=2)
-        (line,) = result.stderr.splitlines()
-        assert line.startswith(f"{Path(script).name}: {file}")
-        assert line.isprintable()
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+def test_a_record_file_that_changes_under_a_command_is_named_in_one_line(
+    invoke, done, refused, tiny_model, tmp_path, rng, monkeypatch, damage
+):
+    folder = tmp_path / "records"
+    folder.mkdir()
+    train, held_out = folder / "train.tfrecord", folder / "validation.tfrecord"
+    write_records(train, rng, 8)
+    write_records(held_out, rng, 4)
+    good = {file: file.read_bytes() for file in (train, held_out)}
+
+    def opened_then_damaged(file):
+        def open_source(*arguments, **settings):
+            source = sources.open_source(*arguments, **settings)
+            content = bytearray(good[file])
+            content[500] ^= 1
+            file.write_bytes(content if damage == "flipped" else content[:100])
+            return source
+
+        monkeypatch.setattr(data, "open_source", open_source)
+        monkeypatch.setattr(runs, "open_source", open_source)
+
+    fit = ("train/fit.py", "--data", f"tfrecords:{folder}", "--model", tiny_model, *QUICK)
+    fit += ("--out", "run", "--overwrite")
+    for file in (train, held_out):  # read by the steps, and by the evaluation after them
+        opened_then_damaged(file)
+        code, _, error = invoke(*fit, cwd=tmp_path)
+        assert code == 2, error
+        *_, line = error.strip().splitlines()
+        start = f"fit.py: training stopped after the last saved epoch: {file}: expected the file of"
+        assert line.startswith(start)
+        assert "Traceback" not in error
+        file.write_bytes(good[file])
+    monkeypatch.undo()
+    done(*fit)
+    opened_then_damaged(held_out)
+    line = refused("train/evaluate.py", "--run", "run")
+    assert line.startswith(f"evaluate.py: {held_out}: expected the file of {len(good[held_out]):,}")

@@ -1,0 +1,224 @@
+"""The commands that export, to TFLite and to a SavedModel, and that compress a run."""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import _files, deploy
+from keras_vit.data import digits
+from keras_vit.deploy.compression import summary
+from keras_vit.deploy.graph.graph_options import GraphOptions
+from keras_vit.deploy.resolve import resolve
+
+TFLITE, SAVED_MODEL = "export/to_tflite.py", "export/to_saved_model.py"
+FEW = ("--images", "40", "--calibrate", "8", "--threads", "1")
+SHORT = ("--duration", "4 steps", "--images", "40", "--max-drop", "40")
+
+
+@pytest.mark.slow
+def test_a_run_becomes_bundles_that_a_recipe_makes_again(done, run, tmp_path):
+    arguments = ("--run", run, *FEW, "--max-drop", "60", "--quantize")
+    out, error = done(TFLITE, *arguments, "none", "float16", "auto", "int8-full")
+    assert error == ""
+    assert "exporting ViT-Test_8, 16 x 16, 10 classes" in out
+    assert "Keras on 40 held-out images of digits" in out
+    folders = {path.name for path in (run / "export").iterdir() if path.is_dir()}
+    assert folders == {"float32", "float16", "auto", "int8-full"}
+    for name in folders:
+        description, _ = deploy.read_bundle(run / "export" / name)
+        assert description["precision"] == name
+        assert description["parity"]["images"] == 40
+        assert description["input"]["shape"] == [1, 16, 16, 3]
+        assert name in out
+        images = description["calibration"] and description["calibration"]["images"]
+        assert images == (None if name.startswith("float") else 8)
+    first, again = run / "export" / "auto", tmp_path / "again" / "auto"
+    recipe = json.loads((first / "recipe.json").read_text()) | {"float_layers": ["head"]}
+    (tmp_path / "kept.json").write_text(json.dumps(recipe))
+    done(TFLITE, *arguments, "auto", "--recipe", "kept.json", "--out", "again")
+    assert deploy.read_bundle(again)[0]["float_layers"] == ["head"]
+    assert (again / "model.tflite").read_bytes() != (first / "model.tflite").read_bytes()
+    assert json.loads((again / "recipe.json").read_text()) == recipe
+
+
+@pytest.mark.slow
+def test_weights_and_pictures_become_a_file_of_pixels(done, fixtures, image_folder, tmp_path):
+    weights = fixtures / "vit_token.weights.npz"
+    arguments = ("--weights", weights, "--data", image_folder, "--out", "bundles")
+    options = ("--quantize", "int8", "none", "--input", "uint8", "--output", "probabilities")
+    out, error = done(TFLITE, *arguments, *options, *FEW)
+    assert error == ""
+    assert f"Keras on 6 images of {image_folder.name}" in out
+    model = keras_vit.model_from_weights(weights)
+    for name, tolerance in (("float32", 1e-5), ("int8", 0.05)):
+        description, golden = deploy.read_bundle(tmp_path / "bundles" / name)
+        assert description["input"]["dtype"] == golden["tensor"].dtype.name == "uint8"
+        assert description["output"]["kind"] == "probabilities"
+        assert golden["scores"].sum() == pytest.approx(1, abs=1e-5)
+        resolved = resolve(model, GraphOptions("uint8", "probabilities"))
+        [expected] = deploy.expected_scores(resolved, golden["tensor"][None])
+        np.testing.assert_allclose(golden["scores"], expected, atol=tolerance)
+
+
+@pytest.mark.slow
+def test_another_size_and_features_are_options(done, fixtures, tmp_path):
+    weights = fixtures / "vit_token.weights.npz"
+    arguments = ("--weights", weights, "--out", "bundles", "--image-size", "32", "64")
+    options = ("--output", "features", "--min-runtime", "2.9")
+    out, error = done(TFLITE, *arguments, *options, *FEW)
+    assert error == ""
+    assert "32 x 64" in out
+    assert "Keras on 16 random images" in out
+    description, _ = deploy.read_bundle(tmp_path / "bundles" / "float32")
+    assert description["input"]["shape"] == [1, 32, 64, 3]
+    assert description["output"]["kind"] == "features"
+
+
+@pytest.mark.slow
+def test_a_precision_that_is_refused_leaves_the_others_and_exits_with_3(
+    refused, fixtures, image_folder, tmp_path
+):
+    weights = fixtures / "vit_token.weights.npz"
+    arguments = ("--weights", weights, "--data", image_folder, "--out", "bundles", *FEW)
+    options = ("--quantize", "int4", "none", "--min-runtime", "2.16.1")
+    line = refused(TFLITE, *arguments, *options, code=3)
+    start, received = "to_tflite.py: int4: ", "Received: --min-runtime"
+    assert line.startswith(f"{start}this precision needs LiteRT 2.1.0 or newer. {received}")
+    assert {path.name for path in (tmp_path / "bundles").iterdir() if path.is_dir()} == {"float32"}
+    refusals = json.loads((tmp_path / "bundles" / "table.json").read_text())["refused"]
+    in_flags = refusals["int4"].replace("min_runtime", "--min-runtime")  # of the library's words
+    assert in_flags == line.removeprefix(start)
+
+
+@pytest.mark.parametrize(
+    ("command", "left"),
+    [(TFLITE, {".out.lock"}), pytest.param(SAVED_MODEL, set(), marks=pytest.mark.slow)],
+)
+def test_a_head_of_zeros_proves_nothing_and_exits_with_3(
+    refused, tiny_model, tmp_path, command, left
+):
+    keras_vit.save_weights(keras_vit.create_model(tiny_model, 5, 16), tmp_path / "zero.npz")
+    words = ("--weights", "zero.npz", "--model", tiny_model, "--out", "out")
+    assert "Keras' scores are the same for all images" in refused(command, *words, code=3)
+    assert {path.name for path in tmp_path.iterdir()} == {"zero.npz", *left}
+
+
+def serve(folder, images):
+    import tensorflow as tf
+
+    return tf.saved_model.load(str(folder)).signatures["serving_default"](images=images)
+
+
+@pytest.mark.slow
+def test_the_newest_run_becomes_a_saved_model_in_it_of_another_size(done, run):
+    options = ("--images", "20", "--top-k", "3", "--image-size", "16", "24")
+    out, error = done(SAVED_MODEL, *options)
+    assert error == ""
+    assert "16 x 24, 10 classes" in out
+    assert "with Keras on held-out images of digits" in out
+    assert "pixels   of 16 PNG files equal those of keras_vit.preprocess" in out
+    folder = run / "export" / "saved_model"
+    described = json.loads((folder / "assets.extra" / "model.json").read_text())
+    assert described["parity"]["images"] == 20
+    assert (folder / "assets.extra" / "labels.txt").read_text() == (run / "labels.txt").read_text()
+    model = keras_vit.model_from_weights(run / "weights.npz", image_size=(16, 24))
+    inputs = keras_vit.preprocess(digits().image(7), model)
+    found = serve(folder, np.rint(inputs * 127.5 + 127.5).astype(np.uint8))
+    expected = keras_vit.decode_predictions(np.asarray(model(inputs)), model, top=3)[0]
+    names = [label.decode() for label in found["labels"].numpy()[0]]
+    assert names == [name for name, _ in expected]
+
+
+@pytest.mark.slow
+def test_a_file_of_weights_becomes_a_saved_model(done, fixtures, image_folder, tmp_path):
+    weights = fixtures / "vit_token.weights.npz"
+    out, error = done(SAVED_MODEL, "--weights", weights, "--out", "served", "--data", image_folder)
+    assert error == ""
+    assert f"with Keras on images of {image_folder.name}" in out
+    pixels = np.zeros((1, 48, 48, 3), np.uint8)
+    model = keras_vit.model_from_weights(weights)
+    logits = serve(tmp_path / "served", pixels)["logits"]
+    np.testing.assert_allclose(logits, model(keras_vit.preprocess(pixels, model)), atol=1e-5)
+
+
+@pytest.mark.soak(of="kills")
+def test_a_full_disk_is_one_line_without_tensorflows_names(refused, trained_run, tmp_path):
+    _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+        line = refused(SAVED_MODEL, "--run", trained_run.path, "--out", "served", "--images", "5")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "File too large" in line
+    assert not any(word in line for word in ("{{", "[Op:", "unfinished", "tempstate"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.soak(of="kills")
+def test_after_a_kill_the_old_saved_model_is_complete(trained_run, tmp_path):
+    folder = tmp_path / "served"
+    folder.mkdir()
+    (folder / "saved_model.pb").write_text("the old one")
+    program = Path(__file__).parents[2] / SAVED_MODEL
+    words = [sys.executable, program, "--run", trained_run.path, "--out", folder]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 120
+        while not list(tmp_path.glob(".served.*/served/saved_model.pb")):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.kill()
+    assert (folder / "saved_model.pb").read_text() == "the old one"
+    assert [path.name for path in folder.iterdir()] == ["saved_model.pb"]
+
+
+@pytest.mark.soak(of="compression")
+def test_a_run_is_compressed_compared_and_bundled(command, trained_run, tmp_path):
+    arguments = ("--run", trained_run.path, "--method", "qat", "--out", "small")
+    result = command("export/compress.py", *arguments, *SHORT, cwd=tmp_path, check=0)
+    assert result.stderr == ""
+    assert "    step 4/4: loss " in result.stdout
+    description, golden = deploy.read_bundle(tmp_path / "small/qat-int4")
+    assert description["precision"] == "int4"
+    content = (tmp_path / "small/qat-int4/model.tflite").read_bytes()
+    scores = deploy.Runner(content)(golden["tensor"][None])[0]
+    np.testing.assert_allclose(scores, golden["scores"], atol=1e-4)
+    table = json.loads((tmp_path / "small/table.json").read_text())
+    rows = {row["name"]: row for row in table["rows"]}
+    assert [*rows] == ["none-float32", "none-int4", "qat-int4"]
+    row = rows["qat-int4"]
+    assert row["bytes"] == len(content)
+    assert row["deflated"] == summary(content)["deflated"] < rows["none-float32"]["deflated"]
+    assert row["deflated_ratio"] == row["deflated"] / rows["none-float32"]["deflated"]
+    assert table.keys() == {"format", "machine", "images", "rows", "refused"}
+    assert (table["format"], table["images"], table["refused"]) == (1, 40, {})
+    assert (row["precision"], row["sha256"]) == ("int4", description["sha256"])
+    assert row["weights_sha256"] == description["weights_sha256"]
+    assert row["weights_sha256"] != rows["none-int4"]["weights_sha256"]
+    assert (rows["none-int4"]["compression"]["settings"], row["measured"]) == (None, None)
+    kernels = row["compression"]["kernels"]
+    assert {kernel["layer"] for kernel in kernels} >= {"head", "encoderblock_0/mlp/dense_1"}
+    assert re.search(rf"qat-int4 +{row['accuracy']:.2%} ", result.stdout)
+    assert result.stdout.endswith("export/run.py --bundle small/qat-int4 --verify\n")
+
+
+@pytest.mark.soak(of="compression")
+@pytest.mark.parametrize("script", ["compress", "to_tflite"])
+def test_a_folder_that_another_process_writes_is_refused(command, trained_run, tmp_path, script):
+    arguments = ("--run", trained_run.path, "--out", "small")
+    with _files.locked(tmp_path / "small"):
+        result = command(f"export/{script}.py", *arguments, cwd=tmp_path, check=2)
+    assert result.stderr == (
+        f"{script}.py: another process is writing small; choose another folder.\n"
+    )
+    assert not (tmp_path / "small").exists()
