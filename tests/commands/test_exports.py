@@ -98,6 +98,7 @@ def test_a_precision_that_is_refused_leaves_the_others_and_exits_with_3(
     refusals = json.loads((tmp_path / "bundles" / "table.json").read_text())["refused"]
     in_flags = refusals["int4"].replace("min_runtime", "--min-runtime")  # of the library's words
     assert in_flags == line.removeprefix(start)
+    assert "## Refused" in (tmp_path / "bundles" / "card.md").read_text()
 
 
 @pytest.mark.parametrize(

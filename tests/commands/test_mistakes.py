@@ -208,8 +208,15 @@ def test_a_mistake_is_one_line_before_anything_slow_is_imported(
     ("line", "message"),
     [
         ("fit --recipe finetune-pets --dry-run", "oxford_iiit_pet"),
-        ("evaluate --split test", "digits declares no splits. Received: --split test; the images"),
-        ("evaluate --weights augreg --model ViT_S16 --data imagenet2012", "ILSVRC2012_img_train"),
+        (
+            "evaluate --split test",
+            "digits declares no splits. Received: --split test; the images that training held out "
+            "are --split held_out.",
+        ),
+        (
+            "evaluate --weights augreg --model ViT_S16 --data imagenet2012",
+            "after downloading ILSVRC2012_img_train.tar",
+        ),
         ("inspect --block 9", "block must be from 1 to 1, as the model has. Received: 9."),
         ("inspect --average", "has no average of its weights"),
         ("inspect --image-size 20", "must be a multiple of patch_size=8"),
