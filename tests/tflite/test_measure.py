@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
@@ -18,9 +17,10 @@ import tensorflow as tf
 
 import keras_vit
 from keras_vit import UsageError
+from keras_vit.tflite import timing_program as timing
 from keras_vit.tflite.measure import Measured, latencies, machine, measure
 
-SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=112)
+SPEC = keras_vit.ViTSpec(8, 48, 1, 3, 112)
 MIB = 2**20
 
 
@@ -81,7 +81,6 @@ def test_memory_excludes_that_of_the_calling_process(converted):
 
 
 def test_runs_of_files_are_interleaved_within_the_budget(monkeypatch):
-    timing = importlib.import_module("keras_vit.tflite.timing_program")
     order, clock = [], [0.0]
 
     def runs(name):
@@ -108,13 +107,11 @@ def test_runs_of_files_are_interleaved_within_the_budget(monkeypatch):
 
 def test_the_measuring_process_imports_only_litert_and_numpy(content, tmp_path):
     (tmp_path / "m.tflite").write_bytes(content)
-    timing = importlib.import_module("keras_vit.tflite.timing_program")
     source = Path(timing.__file__).read_text() + "\n    print(json.dumps(sorted(sys.modules)))\n"
     call = {"function": "loading", "file": str(tmp_path / "m.tflite"), "threads": 1}
-    done = subprocess.run(
-        [sys.executable, "-c", source, json.dumps(call)], capture_output=True, check=True
-    )
-    loaded = {name.split(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
+    command = [sys.executable, "-c", source, json.dumps(call)]
+    *_, last = subprocess.check_output(command).splitlines()
+    loaded = {name.split(".")[0] for name in json.loads(last)}
     assert {"numpy", "ai_edge_litert"} <= loaded
     assert not loaded & {"keras_vit", "keras", "tf_keras", "tensorflow", "PIL", "matplotlib"}
 
@@ -146,9 +143,8 @@ def test_a_killed_process_is_reported(content, tmp_path, monkeypatch):
     killed.write_text("#!/bin/sh\nkill -9 $$\n")
     killed.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(killed))
-    with pytest.raises(
-        ChildProcessError, match="measuring m was ended by SIGKILL; is there enough"
-    ):
+    message = "measuring m was ended by SIGKILL; is there enough"
+    with pytest.raises(ChildProcessError, match=message):
         measure({"m": content})
 
 
