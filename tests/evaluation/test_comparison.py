@@ -1,7 +1,5 @@
 """The page, the JSON and the CSV of a comparison hold the figures of the runs."""
 
-from __future__ import annotations
-
 import copy
 import csv
 import json

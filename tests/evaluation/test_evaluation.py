@@ -1,7 +1,5 @@
 """Evaluation: metrics and rollout equal values computed by hand, and the page shows them."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

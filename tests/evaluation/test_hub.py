@@ -1,7 +1,5 @@
 """The folder for a hub: its card says what the run is, and its files hold the run's weights."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

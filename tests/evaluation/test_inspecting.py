@@ -1,7 +1,5 @@
 """Every kind of model can be inspected, at any size, a batch and a block at a time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

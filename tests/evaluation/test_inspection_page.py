@@ -1,7 +1,5 @@
 """The page of an inspection stands alone, says what is missing, and its figures are files."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import xml.etree.ElementTree as ElementTree

@@ -1,7 +1,5 @@
 """The formulas of an inspection equal values computed by hand, or by a plain loop."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Probes on frozen features against plain NumPy, and during training."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

@@ -1,7 +1,5 @@
 """The table of a transfer suite: published figures beside ours, VTAB's means, what is missing."""
 
-from __future__ import annotations
-
 import csv
 import json
 import statistics

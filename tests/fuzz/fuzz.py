@@ -7,8 +7,6 @@ that is long or cannot be printed. Each finding is made small and stored in test
 whose files test_fuzz.py reads again.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

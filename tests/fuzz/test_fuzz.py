@@ -1,7 +1,5 @@
 """The fuzzer finds planted faults, and what it has found in keras_vit is read as it should be."""
 
-from __future__ import annotations
-
 import contextlib
 import pkgutil
 import random

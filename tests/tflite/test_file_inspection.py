@@ -1,7 +1,5 @@
 """Which operators XNNPACK runs and which it leaves out, according to the runtime."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """Reading operators, shapes and layers of files, without the weights."""
 
-from __future__ import annotations
-
 import contextlib
 import tracemalloc
 

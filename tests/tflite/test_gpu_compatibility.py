@@ -1,7 +1,5 @@
 """Problems with GPU delegates: each rule finds a layer that breaks it."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

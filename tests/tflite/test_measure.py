@@ -1,8 +1,7 @@
 """Size, latency and memory of files, measured by the runtime in separate processes."""
 
-from __future__ import annotations
-
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,12 +28,17 @@ def content(graph_file):
     return graph_file(SPEC)
 
 
-def test_size_time_and_memory_of_each_file(content, graph_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+@pytest.fixture
+def file(content, tmp_path):
     (tmp_path / "a.tflite").write_bytes(content)
+    return tmp_path / "a.tflite"
+
+
+def test_size_time_and_memory_of_each_file(content, file, graph_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pixels = graph_file(SPEC, input="uint8")
     start = time.monotonic()
-    found = measure({"file": tmp_path / "a.tflite", "content": pixels}, budget_s=0)
+    found = measure({"file": file, "content": pixels}, budget_s=0)
     elapsed = time.monotonic() - start
     assert list(found) == ["file", "content"]
     assert sum(measured.load_s for measured in found.values()) < elapsed
@@ -60,9 +64,7 @@ def test_size_time_and_memory_of_each_file(content, graph_file, tmp_path, monkey
 @pytest.mark.parametrize("dtype", [tf.uint8, tf.int8, tf.int16], ids=lambda dtype: dtype.name)
 def test_files_with_integer_inputs_are_timed(converted, dtype):
     file = converted(lambda x: {"y": tf.cast(x, tf.float32) * 2}, (1, 4, 4, 3), dtype=dtype)
-    found = latencies({dtype.name: file}, threads=1, rounds=3)
-    assert list(found) == [dtype.name]
-    assert found[dtype.name] > 0
+    assert latencies({dtype.name: file}, threads=1, rounds=3)[dtype.name] > 0
 
 
 @pytest.mark.slow
@@ -105,10 +107,9 @@ def test_runs_of_files_are_interleaved_within_the_budget(monkeypatch):
     assert order == ["slow"] * 6
 
 
-def test_the_measuring_process_imports_only_litert_and_numpy(content, tmp_path):
-    (tmp_path / "m.tflite").write_bytes(content)
+def test_the_measuring_process_imports_only_litert_and_numpy(file):
     source = Path(timing.__file__).read_text() + "\n    print(json.dumps(sorted(sys.modules)))\n"
-    call = {"function": "loading", "file": str(tmp_path / "m.tflite"), "threads": 1}
+    call = {"function": "loading", "file": str(file), "threads": 1}
     command = [sys.executable, "-c", source, json.dumps(call)]
     *_, last = subprocess.check_output(command).splitlines()
     loaded = {name.split(".")[0] for name in json.loads(last)}
@@ -116,11 +117,10 @@ def test_the_measuring_process_imports_only_litert_and_numpy(content, tmp_path):
     assert not loaded & {"keras_vit", "keras", "tf_keras", "tensorflow", "PIL", "matplotlib"}
 
 
-def test_modules_in_the_users_folder_are_not_imported(content, tmp_path, monkeypatch):
-    (tmp_path / "numpy.py").write_text("raise SystemExit('not this one')")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "m.tflite").write_bytes(content)
-    assert latencies({"m": Path("m.tflite")}, rounds=3)["m"] > 0
+def test_modules_in_the_users_folder_are_not_imported(file, monkeypatch):
+    file.with_name("numpy.py").write_text("raise SystemExit('not this one')")
+    monkeypatch.chdir(file.parent)
+    assert latencies({"m": Path(file.name)}, rounds=3)["m"] > 0
 
 
 @pytest.mark.parametrize(
@@ -149,5 +149,4 @@ def test_a_killed_process_is_reported(content, tmp_path, monkeypatch):
 
 
 def test_the_machine_is_described_in_one_line():
-    assert " CPUs" in machine()
-    assert "\n" not in machine()
+    assert re.fullmatch(".* CPUs.*", machine())

@@ -1,7 +1,5 @@
 """Running files with LiteRT, one-line errors for those that cannot run, and the tolerance."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The runtime that a file needs is derived from its operands, not from its stated versions."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Gives inputs to workers, and makes and stores findings. It knows nothing of kinds."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import random

@@ -1,7 +1,5 @@
 """What a kind of input is, and how an intact input of it is damaged."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from pathlib import Path

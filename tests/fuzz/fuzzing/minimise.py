@@ -1,7 +1,5 @@
 """Makes an input smaller while it still fails (delta debugging, Zeller and Hildebrandt 2002)."""
 
-from __future__ import annotations
-
 import copy
 import io
 import json

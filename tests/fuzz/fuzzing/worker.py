@@ -1,7 +1,5 @@
 """A process that reads inputs, and the driver's side of it, which names its fault if it ended."""
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import fcntl

@@ -1,7 +1,5 @@
 """What several kinds share: small models, and reading in steps."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

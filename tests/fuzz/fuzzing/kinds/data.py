@@ -1,7 +1,5 @@
 """Files of data: TFRecords, indices, CIFAR-10, and pictures through Pillow and TensorFlow."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

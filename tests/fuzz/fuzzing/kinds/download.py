@@ -5,8 +5,6 @@ An input is `part`, the first bytes of the file if there are any, and for each r
 answer is repeated.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Bundles beside a file that is intact, `.tflite` files as they are read, and as they are run."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

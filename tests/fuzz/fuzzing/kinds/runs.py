@@ -1,7 +1,5 @@
 """Folders of runs, and checkpoints: an `.npz` of all variables and of the step."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

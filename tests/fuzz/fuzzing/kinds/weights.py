@@ -1,7 +1,5 @@
 """Files of weights: those that are read, the JSON beside them, and those that are only named."""
 
-from __future__ import annotations
-
 import functools
 import io
 import random

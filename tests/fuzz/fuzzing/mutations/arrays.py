@@ -1,7 +1,5 @@
 """Arrays: those of NumPy, the archives that hold them, and safetensors."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

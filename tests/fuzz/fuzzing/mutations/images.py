@@ -1,7 +1,5 @@
 """Pictures: chunks of PNG, segments of JPEG, blocks of GIF and tags, with the right lengths."""
 
-from __future__ import annotations
-
 import functools
 import random
 import struct

@@ -1,7 +1,5 @@
 """Bytes of any file: flipped, deleted, repeated, truncated, spliced, replaced by numbers."""
 
-from __future__ import annotations
-
 import random
 import struct
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """TFRecord files: lengths, checksums that are right, and examples of protobuf."""
 
-from __future__ import annotations
-
 import random
 import struct
 

@@ -1,7 +1,5 @@
 """JSON, by the types of its values, and lines, such as those of metrics.jsonl and index.csv."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

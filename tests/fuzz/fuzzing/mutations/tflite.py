@@ -1,7 +1,5 @@
 """`.tflite` files: fields of any object of the flatbuffer, and offsets in it."""
 
-from __future__ import annotations
-
 import random
 import struct
 from typing import Any
