@@ -1,7 +1,5 @@
 """The accuracy of models on images of the same classes under other names or in another order."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

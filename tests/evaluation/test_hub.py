@@ -1,7 +1,5 @@
 """The folder for a hub: its card says what the run is, and its files hold the run's weights."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -26,8 +24,8 @@ def test_the_files_hold_the_weights_of_the_run(run, rng, tmp_path):
     card = evaluation.write_hub_folder(run, tmp_path / "hub", "me/digits")
     assert card == tmp_path / "hub/README.md"
     images = rng.integers(0, 256, (2, 16, 16, 3)).astype(np.uint8)
-    expected_model = run.model()
-    expected = expected_model(keras_vit.preprocess(images, expected_model))
+    trained = run.model()
+    expected = trained(keras_vit.preprocess(images, trained))
     for folder in ("", "transformers"):
         model = keras_vit.model_from_weights(tmp_path / "hub" / folder / "model.safetensors")
         actual = model(keras_vit.preprocess(images, model))
@@ -55,29 +53,23 @@ def test_the_card_states_the_figures_of_the_report(run, tmp_path):
         assert "me/digits" in program
 
 
-def test_names_of_classes_are_never_markup(run):
-    labels = ("a|b", "<script>", "[x](http://y)", "`tick`", *run.labels[4:])
-    object.__setattr__(run, "labels", labels)
-    text = hub_card(run, run_model(run), "me/x", {"timm": "", "transformers": ""})
-    object.__setattr__(run, "labels", tuple("0123456789"))
-    assert "`<script>`" in text
-    assert "`` `tick` ``" in text
-    assert "`[x](http://y)`" in text
-
-
-def test_a_bar_in_the_name_of_a_class_adds_no_column(run, tmp_path):
+def test_names_of_classes_are_never_markup(run, tmp_path):
     other = runs.open_run(shutil.copytree(run.path, tmp_path / "run"))
     report = json.loads((other.path / "report/report.json").read_text())
     report["classes"][7]["label"] = "a|b"
     (other.path / "report/report.json").write_text(json.dumps(report))
-    text = hub_card(other, run_model(run), "me/x", {"timm": "", "transformers": ""})
-    assert "\n| `a\\|b` | " in text
+    labels = ("a|b", "<script>", "[x](http://y)", "`tick`", *run.labels[4:])
+    text = card_of(runs.Run(other.path, run.spec, labels, run.recipe))
+    for name in ("`<script>`", "`` `tick` ``", "`[x](http://y)`"):
+        assert name in text
+    assert "\n| `a\\|b` | " in text  # the bar adds no column
 
 
-def run_model(run):
-    return keras_vit.ViT(
-        keras_vit.ViTSpec(**run.spec["spec"]), len(run.labels), tuple(run.spec["image_size"])
-    )
+def card_of(run, **reasons):
+    """The card; `reasons` are those for which a library cannot load the model."""
+    spec, size = keras_vit.ViTSpec(**run.spec["spec"]), tuple(run.spec["image_size"])
+    model = keras_vit.ViT(spec, len(run.labels), size)
+    return hub_card(run, model, "me/x", {"timm": "", "transformers": "", **reasons})
 
 
 @pytest.mark.parametrize(
@@ -93,19 +85,17 @@ def run_model(run):
 def test_only_the_libraries_that_trained_a_run_are_named(run, recorded, expected):
     installed = {"keras": "3", "tf_keras": "1", "tensorflow": "2", "jax": "0", "numpy": "1"}
     versions = {"keras_vit": "4", "python": "5", **installed, **recorded}
-    other = runs.Run(run.path, run.spec, run.labels, {**run.recipe, "versions": versions})
-    text = hub_card(other, run_model(run), "me/x", {"timm": "", "transformers": ""})
+    text = card_of(runs.Run(run.path, run.spec, run.labels, {**run.recipe, "versions": versions}))
     assert f"- Versions: keras_vit `4`, {expected}python `5`\n" in text
 
 
 def test_a_library_that_cannot_load_the_model_is_named_with_the_reason(run):
     reason = "transformers has no gap pooling"
-    text = hub_card(run, run_model(run), "me/x", {"timm": "", "transformers": reason})
+    text = card_of(run, transformers=reason)
     assert f"transformers cannot load it: `{reason}`." in text
     assert "AutoModel" not in text
     assert "library_name: timm\n" in text
-    without = hub_card(run, run_model(run), "me/x", {"timm": reason, "transformers": ""})
-    assert "library_name: keras\n" in without
+    assert "library_name: keras\n" in card_of(run, timm=reason)
 
 
 def test_a_run_without_a_report_says_how_to_get_figures(invoke, trained_run, tmp_path):

@@ -1,7 +1,5 @@
 """Every kind of model can be inspected, at any size, a batch and a block at a time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -45,6 +43,8 @@ def test_every_kind_of_vit_is_inspected(name, randomised, photos):
     assert (found.similarity is not None) == has_table
     assert (found.bias is not None) == (name == "relative")
     assert (found.logits is None) == (name == "none")
+    stride = model.spec.stride
+    assert found.pictures.shape == (3, rows * stride, columns * stride, 3)
     assert found.rollout.shape == (3, rows, columns)
     assert found.heads.shape == (3, 3, rows, columns)
     assert found.features.colours.shape == (3, rows, columns, 3)
@@ -53,11 +53,10 @@ def test_every_kind_of_vit_is_inspected(name, randomised, photos):
     names = ("attention_0", "attention_1")
     scores = model.intermediates(*names)(inputs, training=False)
     scores = np.stack([np.asarray(scores[each]) for each in names])
-    expected = evaluation.attention_distance(scores, model.grid, model.spec.stride).mean(axis=1)
+    expected = evaluation.attention_distance(scores, model.grid, stride).mean(axis=1)
     np.testing.assert_allclose(found.distance, expected, atol=1e-4)
-    np.testing.assert_allclose(
-        found.rollout, evaluation.attention_maps(model, inputs), rtol=0, atol=1e-6
-    )
+    maps = evaluation.attention_maps(model, inputs)
+    np.testing.assert_allclose(found.rollout, maps, rtol=0, atol=1e-6)
     heads = evaluation.head_maps(scores[1], model.grid)
     np.testing.assert_allclose(found.heads, heads, atol=1e-5)
 
@@ -115,25 +114,12 @@ def test_the_largest_models_are_walked_one_image_at_a_time():
 
 
 def test_a_resnet_has_filters_and_features(randomised, photos):
-    spec = keras_vit.ResNetSpec((1,))
-    model = randomised(keras_vit.BiT(spec, 4, (16, 24)))
+    model = randomised(keras_vit.BiT(keras_vit.ResNetSpec((1,)), 4, (16, 24)))
     found = evaluation.inspect_model(model, photos)
     assert found.root_filters.shape == (64, 7, 7, 3)
     assert found.features.colours.shape == (3, 4, 6, 3)
     assert found.distance is found.rollout is found.similarity is None
     assert found.logits.shape == (3, 4)
-
-
-def test_without_pictures_the_weights_are_inspected():
-    found = evaluation.inspect_model(built("token"))
-    assert found.filters is not None
-    assert found.rollout is found.distance is found.pictures is None
-
-
-def test_the_pictures_of_a_hybrid_are_what_its_patches_cover(randomised, photos):
-    model = randomised(built("hybrid"))  # 20 x 33 pixels, patches of 8
-    assert model.grid == (2, 4)
-    assert evaluation.inspect_model(model, photos).pictures.shape == (3, 16, 32, 3)
 
 
 def test_a_block_that_the_model_does_not_have_is_refused(photos):
@@ -144,5 +130,4 @@ def test_a_block_that_the_model_does_not_have_is_refused(photos):
         evaluation.inspect_model("model", photos)
     with pytest.raises(UsageError, match=r"expected an image or more for the attention distance"):
         evaluation.inspect_model(model, images=[])
-    first = evaluation.inspect_model(model, photos, block=1)
-    assert first.block == 1
+    assert evaluation.inspect_model(model, photos, block=1).block == 1

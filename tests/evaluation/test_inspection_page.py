@@ -1,9 +1,6 @@
 """The page of an inspection stands alone, says what is missing, and its figures are files."""
 
-from __future__ import annotations
-
 import dataclasses
-import html.parser
 import json
 import xml.etree.ElementTree as ElementTree
 
@@ -20,28 +17,6 @@ SECTIONS = (
 )  # fmt: skip
 
 
-class _Page(html.parser.HTMLParser):
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.images, self.titles, self.text = [], [], [], ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        if tag == "img":
-            self.images.append(dict(attributes))
-        assert tag not in ("script", "iframe", "object")
-        if tag not in ("img", "meta", "link"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += f" {data}"
-        if self.open and self.open[-1] == "h2":
-            self.titles.append(data)
-
-
 @pytest.fixture(scope="module")
 def model():
     spec = keras_vit.ViTSpec(8, 24, 2, 3, 32)
@@ -54,16 +29,15 @@ def found(model):
     return evaluation.inspect_model(model, photos)
 
 
-def test_the_page_has_every_section_and_stands_alone(model, found, tmp_path):
+def test_the_page_has_every_section_and_stands_alone(model, found, parsed, tmp_path):
     targets = np.array([0, 0, 1, 1])
     errors = evaluation.classification_report(np.array([0, 1, 1, 1]), targets, ("a", "b"))
     captions = ("<script>alert(1)</script>", "$2$ & 'more'")
     out = tmp_path / "new" / "inspection"
     path = evaluation.write_inspection(out, model, found, captions, errors, {"Images": "two"})
     text = path.read_text()
-    page = _Page(text)
+    page = parsed(text)
     assert tuple(page.titles) == SECTIONS
-    assert not page.open
     assert "http" not in text
     assert all(each["src"].startswith("data:image/svg+xml;base64,") for each in page.images)
     assert all(each["alt"] for each in page.images)
@@ -85,24 +59,29 @@ def test_the_page_has_every_section_and_stands_alone(model, found, tmp_path):
     assert "1 of 2, most as b" in (out / "errors.svg").read_text()
 
 
-def test_the_page_says_which_part_a_model_does_not_have(tmp_path):
-    cases = {
-        "resnet": (keras_vit.BiT(keras_vit.ResNetSpec((1,)), 2, 16), "A ResNet has no attention."),
-        "positions": (
-            keras_vit.ViT(keras_vit.ViTSpec(8, 24, 1, 3, 32, position_embedding="none"), 2, 16),
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        (keras_vit.ResNetSpec((1,)), "A ResNet has no attention."),
+        (
+            keras_vit.ViTSpec(8, 24, 1, 3, 32, position_embedding="none"),
             "it sees its patches without their order",
         ),
-        "hybrid": (
-            keras_vit.ViT(keras_vit.ViTSpec(1, 24, 1, 3, 32, stem=keras_vit.ResNetStem()), 2, 16),
+        (
+            keras_vit.ViTSpec(1, 24, 1, 3, 32, stem=keras_vit.ResNetStem()),
             "so the filters of its embedding have no colours",
         ),
-    }
-    for name, (model, sentence) in cases.items():
-        path = evaluation.write_inspection(tmp_path / name, model, evaluation.inspect_model(model))
-        text = " ".join(_Page(path.read_text()).text.split())
-        assert sentence in text
-        assert "because no pictures were given" in text
-        assert "they need images with this model's classes" in text
+    ],
+    ids=["attention", "positions", "colours"],
+)
+def test_the_page_says_which_part_a_model_does_not_have(parsed, tmp_path, spec, sentence):
+    build = keras_vit.BiT if isinstance(spec, keras_vit.ResNetSpec) else keras_vit.ViT
+    model = build(spec, 2, 16)
+    path = evaluation.write_inspection(tmp_path / "page", model, evaluation.inspect_model(model))
+    text = " ".join(parsed(path.read_text()).text.split())
+    assert sentence in text
+    assert "because no pictures were given" in text
+    assert "they need images with this model's classes" in text
 
 
 def test_only_an_inspection_is_replaced(model, found, tmp_path):
@@ -136,16 +115,10 @@ def test_the_largest_errors_come_first_and_many_classes_are_cut(rng):
 @pytest.mark.parametrize(
     ("grid", "shown"),
     [
-        ((4, 8), (4, 8)),
-        ((8, 4), (8, 4)),
-        ((14, 14), (14, 14)),
-        ((4, 16), (4, 4)),
-        ((16, 4), (4, 4)),
-        ((60, 60), (20, 20)),
-        ((2, 40), (2, 2)),
-        ((1, 6), (1, 2)),
+        ((4, 8), (4, 8)), ((8, 4), (8, 4)), ((14, 14), (14, 14)), ((4, 16), (4, 4)),
+        ((16, 4), (4, 4)), ((60, 60), (20, 20)), ((2, 40), (2, 2)), ((1, 6), (1, 2)),
     ],
-)
+)  # fmt: skip
 def test_positions_of_every_proportion_are_large_enough_to_see(grid, shown, monkeypatch):
     figures = []
     monkeypatch.setattr(plots, "as_svg", figures.append)
@@ -167,15 +140,15 @@ def test_positions_of_every_proportion_are_large_enough_to_see(grid, shown, monk
     assert all(bottom >= top for bottom, top in zip(bottoms[:-1], tops[1:], strict=True))
 
 
-def test_a_component_that_is_left_out_has_no_tile_and_the_page_says_so(model, found, tmp_path):
+def test_components_that_are_left_out_have_no_tile(model, found, parsed, tmp_path):
     features = found.features._replace(fractions=np.array([0.7, 0.2]))
     svg = plots.features(found.pictures[0], features.colours[0], features, "a").decode()
     assert ">2 components<" in svg
     assert ">component 2: 20%<" in svg
     assert "component 3" not in svg
     found = dataclasses.replace(found, features=features)
-    text = _Page(evaluation.write_inspection(tmp_path / "two", model, found).read_text()).text
-    assert "Components with less than 1% of the variance are left out" in text
+    text = evaluation.write_inspection(tmp_path / "two", model, found).read_text()
+    assert "Components with less than 1% of the variance are left out" in parsed(text).text
 
 
 def test_errors_of_images_with_several_classes_are_drawn():

@@ -1,10 +1,10 @@
 """Probes on frozen features against plain NumPy, and during training."""
 
-from __future__ import annotations
-
 import dataclasses
+import functools
 import json
 import re
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -65,13 +65,8 @@ def test_a_sweep_has_the_accuracy_of_every_combination(rng):
     assert len(np.unique(sweep)) > 3
 
 
-def test_what_a_fewshot_probe_cannot_use_is_refused(rng):
+def test_features_and_classes_that_a_probe_cannot_use_are_refused(rng):
     train, test = problem(rng, 5), problem(rng, 5)
-    with pytest.raises(UsageError, match=r"shots=16, and 15 images of class 0"):
-        evaluation.fewshot_accuracy(*train, *test, 16)
-    for shots in (-1, 0, 2.5):
-        with pytest.raises(UsageError, match="shots must be"):
-            evaluation.fewshot_accuracy(*train, *test, shots)
     broken = np.where(np.arange(5) == 2, np.nan, test[0])
     for probe in (evaluation.knn_accuracy, evaluation.linear_probe_accuracy):
         with pytest.raises(UsageError, match="test_features must be finite numbers"):
@@ -81,31 +76,30 @@ def test_what_a_fewshot_probe_cannot_use_is_refused(rng):
             evaluation.fewshot_accuracy(train[0], wrong, *test, 1)
     with pytest.raises(UsageError, match=r"one image or more. Received: \(0, 5\)"):
         evaluation.knn_accuracy(*train, test[0][:0], test[1][:0])
-    with pytest.raises(UsageError, match="l2 must be positive"):
-        evaluation.fewshot_accuracy(*train, *test, 1, 0.0)
     with pytest.raises(UsageError, match="the same number of channels. Received: 5 and 4"):
         evaluation.fewshot_accuracy(*train, test[0][:, :4], test[1], 1)
     with pytest.raises(UsageError, match=r"Received: \(60, 5\) and \(59,\)"):
         evaluation.fewshot_accuracy(train[0], train[1][1:], *test, 1)
 
 
-def test_images_of_one_class_are_refused(rng):
-    train, test = problem(rng, 5), problem(rng, 5)
-    for only in (0, 3):
-        targets = np.full_like(train[1], only)
-        for probe, words in (
-            (evaluation.fewshot_accuracy, (1,)),
-            (evaluation.knn_accuracy, ()),
-            (evaluation.linear_probe_accuracy, ()),
-        ):
-            message = f"train_targets must have two classes or more. Received: only class {only}"
-            with pytest.raises(UsageError, match=message):
-                probe(train[0], targets, *test, *words)
+@pytest.mark.parametrize("probe", ["fewshot_accuracy", "knn_accuracy", "linear_probe_accuracy"])
+@pytest.mark.parametrize("only", [0, 3])
+def test_images_of_one_class_are_refused(rng, probe, only):
+    (train, targets), test = problem(rng, 5), problem(rng, 5)
+    settings = {"shots": 1} if probe == "fewshot_accuracy" else {}
+    message = f"train_targets must have two classes or more. Received: only class {only}"
+    with pytest.raises(UsageError, match=message):
+        getattr(evaluation, probe)(train, np.full_like(targets, only), *test, **settings)
 
 
 @pytest.mark.parametrize(
     ("probe", "settings", "message"),
     [
+        ("fewshot_accuracy", {"shots": 16}, "shots=16, and 15 images of class 0"),
+        ("fewshot_accuracy", {"shots": -1}, "shots must be"),
+        ("fewshot_accuracy", {"shots": 0}, "shots must be"),
+        ("fewshot_accuracy", {"shots": 2.5}, "shots must be"),
+        ("fewshot_accuracy", {"l2": 0.0}, "l2 must be positive"),
         ("fewshot_accuracy", {"seed": -1}, "seed must be an integer of at least 0"),
         ("fewshot_accuracy", {"seed": 1.5}, "seed must be an integer of at least 0"),
         ("fewshot_accuracy", {"l2": "a"}, "l2 must be a number"),
@@ -139,17 +133,16 @@ def test_nearest_neighbours_vote_by_their_similarity():
     train = np.array([[1.0, 0], [2, 0.1], [0, 1], [0, 3], [0.1, 1]])
     targets = np.array([0, 0, 1, 1, 1])
     test = np.array([[5.0, 1.0], [1.0, 1.1]])
+    vote = functools.partial(evaluation.knn_accuracy, train, targets, test)
     # The first test image is near two of class 0; its third neighbour is far away. Of the second
     # one's three nearest, two are of class 1.
-    assert evaluation.knn_accuracy(train, targets, test, np.array([0, 1]), 3) == 1
+    assert vote(np.array([0, 1]), 3) == vote(np.array([0, 1]), 3, 1e-4) == 1
     # All five vote alike at a high temperature, and three are of class 1.
-    flat = evaluation.knn_accuracy(train, targets, test, np.array([1, 1]), 5, temperature=100)
-    assert flat == 1
-    assert evaluation.knn_accuracy(train, targets, test, np.array([0, 1]), 3, 1e-4) == 1
+    assert vote(np.array([1, 1]), 5, temperature=100) == 1
     with pytest.raises(UsageError, match=r"training images, 5. Received: neighbours=6"):
-        evaluation.knn_accuracy(train, targets, test, np.array([0, 1]), 6)
+        vote(np.array([0, 1]), 6)
     with pytest.raises(UsageError, match=r"temperature must be positive"):
-        evaluation.knn_accuracy(train, targets, test, np.array([0, 1]), 3, 0.0)
+        vote(np.array([0, 1]), 3, 0.0)
 
 
 def test_nearest_neighbours_equal_those_of_scikit_learn(rng):
@@ -195,56 +188,46 @@ def test_cached_features_are_those_of_the_same_weights_and_images(
 ):
     source, model = pictures_and_model
     split, cache = data.split_source(source), tmp_path / "features.npz"
-    first = evaluation.split_features(model, source, split, cache=cache)
+    computed = mock.Mock(wraps=features_module.features_of)
+    monkeypatch.setattr(features_module, "features_of", computed)
+
+    def features(split=split):
+        computed.reset_mock()
+        return evaluation.split_features(model, source, split, cache=cache)
+
+    first = features()
     assert len(first.train) == len(split.train)
     np.testing.assert_array_equal(first.test_targets, source.targets[split.held_out])
-
-    def computed(*arguments):
-        raise AssertionError("the features were computed again")
-
-    monkeypatch.setattr(features_module, "features_of", computed)
-    again = evaluation.split_features(model, source, split, cache=cache)
-    np.testing.assert_array_equal(again.test, first.test)
-    with pytest.raises(AssertionError):  # other images
-        evaluation.split_features(model, source, data.split_source(source, 0.4), cache=cache)
+    np.testing.assert_array_equal(features().test, first.test)
+    assert not computed.called
+    features(data.split_source(source, 0.4))
+    assert computed.called, "other images"
+    features()
     cache.write_bytes(cache.read_bytes()[:200])
-    with pytest.raises(AssertionError):  # a damaged file
-        evaluation.split_features(model, source, split, cache=cache)
-    monkeypatch.undo()
-    evaluation.split_features(model, source, split, cache=cache)
+    features()
+    assert computed.called, "a damaged file"
     model.get_layer("head").bias.assign([1.0, 2.0])
-    monkeypatch.setattr(features_module, "features_of", computed)
-    with pytest.raises(AssertionError):  # other weights
-        evaluation.split_features(model, source, split, cache=cache)
+    features()
+    assert computed.called, "other weights"
 
 
-def test_features_of_changed_pictures_are_computed_again(
+def test_features_of_changed_images_are_computed_again(
     image_folder, small_spec, randomised, tmp_path
 ):
-    def features():
-        source = data.open_source(image_folder)
-        return evaluation.split_features(model, source, data.split_source(source), cache=cache)
+    model = randomised(keras_vit.ViT(small_spec, 2, 16))
+    split = data.Split(np.arange(8), np.arange(8, 12), "")
 
-    model, cache = randomised(keras_vit.ViT(small_spec, 2, 16)), tmp_path / "features.npz"
-    before = features()
-    pictures = {each: Image.open(each).size for each in image_folder.rglob("*.*")}
-    for path, size in pictures.items():
-        Image.effect_noise(size, 90).convert("RGB").save(path)
-    after = features()
-    assert after.train.shape == before.train.shape
-    assert np.abs(after.train - before.train).max(axis=1).min() > 1e-3
+    def features(source):
+        return evaluation.split_features(model, source, split, cache=tmp_path / "f.npz").train
 
-
-def test_features_of_changed_pixels_are_computed_again(small_spec, randomised, tmp_path):
-    model, cache = randomised(keras_vit.ViT(small_spec, 10, 16)), tmp_path / "features.npz"
-    source = data.open_source("digits")
-    indices = np.arange(40)
-    split = data.Split(indices[:30], indices[30:], "")
-    inverted = dataclasses.replace(source, image=InMemory(255 - source.image.pixels))
-    first, second = (
-        evaluation.split_features(model, each, split, cache=cache) for each in (source, inverted)
-    )
-    assert np.abs(first.test - second.test).max() > 1e-3
+    before = features(data.open_source(image_folder))
+    for path in image_folder.rglob("*.*"):
+        Image.effect_noise(Image.open(path).size, 90).convert("RGB").save(path)
+    after = features(data.open_source(image_folder))
+    assert np.abs(after - before).max(axis=1).min() > 1e-3
+    digits = data.open_source("digits")
+    inverted = dataclasses.replace(digits, image=InMemory(255 - digits.image.pixels))
+    assert np.abs(features(digits) - features(inverted)).max() > 1e-3
 
 
 @pytest.mark.flavours
@@ -267,10 +250,16 @@ def test_a_training_measures_its_features(shared_folder, tiny_model, tmp_path):
         assert record[f"fewshot_{shots}"] == pytest.approx(np.mean(expected))
 
 
-def test_the_command_prints_and_stores_the_accuracies(invoke, trained_run, tiny_model, tmp_path):
+@pytest.fixture
+def fewshot(invoke, tmp_path):
+    """Runs the command: (exit code, standard output, standard error)."""
+    return functools.partial(invoke, "train/fewshot.py", cwd=tmp_path)
+
+
+def test_the_command_prints_and_stores_the_accuracies(fewshot, trained_run, tiny_model, tmp_path):
     words = ("--run", trained_run.path, "--out", tmp_path / "probe", "--shots", "1", "10")
     words += ("--l2", "1", "1024", "--seeds", "2", "--linear")
-    code, out, error = invoke("train/fewshot.py", *words, cwd=tmp_path)
+    code, out, error = fewshot(*words)
     assert code == 0, error
     assert "1,438 images of 10 classes to learn from, 359 to test on" in out
     stored = json.loads((tmp_path / "probe/fewshot.json").read_text())
@@ -282,13 +271,13 @@ def test_the_command_prints_and_stores_the_accuracies(invoke, trained_run, tiny_
     assert stored["logistic_regression"]["accuracy"] > max(found.values()) > 0.2
     assert stored["nearest_neighbours"]["neighbours"] == 20
     words = ("--weights", trained_run.path / "weights.npz", "--model", tiny_model, *words[2:])
-    code, again, _ = invoke("train/fewshot.py", *words, "--data", "digits", cwd=tmp_path)
+    code, again, _ = fewshot(*words, "--data", "digits")
     *lines, following = again.splitlines()
     assert lines == out.splitlines()[1:]
     assert re.match(r"next: .*train/fit\.py --data digits --weights ", following)
 
 
-def test_wrong_options_of_the_command_are_one_line(invoke, tmp_path):
+def test_wrong_options_of_the_command_are_one_line(fewshot, tmp_path):
     (tmp_path / "some.npz").touch()
     for words, message in (
         (("--weights", "some.npz"), "--weights need --data"),
@@ -297,13 +286,13 @@ def test_wrong_options_of_the_command_are_one_line(invoke, tmp_path):
         (("--crop", "2"), r"--crop must lie in (0, 1]"),
         (("--shots", "0"), "--shots must be"),
     ):
-        code, _, error = invoke("train/fewshot.py", *words, cwd=tmp_path)
+        code, _, error = fewshot(*words)
         assert (code, len(error.splitlines())) == (2, 1), error
         assert message in error
 
 
 def test_shots_that_a_small_class_does_not_have_are_left_out_or_refused(
-    invoke, image_folder, tiny_model, tmp_path
+    invoke, fewshot, image_folder, tiny_model, tmp_path
 ):
     for path in sorted((image_folder / "red").iterdir())[2:]:  # two pictures of red are left
         path.unlink()
@@ -315,23 +304,22 @@ def test_shots_that_a_small_class_does_not_have_are_left_out_or_refused(
     assert "--fewshot=9, and 1 images of 'red'" in error
     assert not (tmp_path / "run").exists()
     assert invoke("train/fit.py", *words, "--fewshot", "1", cwd=tmp_path)[0] == 0
-    code, out, error = invoke("train/fewshot.py", "--run", "run", "--linear", cwd=tmp_path)
+    code, out, error = fewshot("--run", "run", "--linear")
     assert code == 0, error
     assert "'red' has only 1 to learn from, so larger shots are left out" in error
     assert "logistic regression needs 2 images of each class; 'red' has 1" in error
     assert "nearest neighbours: " in out
     of_the_run = (tmp_path / "run/fewshot/fewshot.json").read_bytes()
     moved = image_folder.rename(tmp_path / "moved")  # the run's images are divided as in training
-    code, out, error = invoke("train/fewshot.py", "--run", "run", "--data", moved, cwd=tmp_path)
+    code, out, error = fewshot("--run", "run", "--data", moved)
     assert code == 0, error
     split = json.loads((tmp_path / "run/split.json").read_text())
     assert f"{len(split['train'])} images of 2 classes to learn from" in out
     assert out.endswith("results: run/fewshot-moved/fewshot.json\n")
     assert (tmp_path / "run/fewshot/fewshot.json").read_bytes() == of_the_run
-    one = ("--run", "run", "--data", f"unlabelled:{moved}")
-    code, out, error = invoke("train/fewshot.py", *one, cwd=tmp_path)
+    code, out, error = fewshot("--run", "run", "--data", f"unlabelled:{moved}")
     assert " images of 1 class to learn from" in out
     assert (code, "whose images have one class only" in error) == (2, True)
     moved.rename(image_folder)
-    code, _, error = invoke("train/fewshot.py", "--run", "run", "--shots", "3", cwd=tmp_path)
+    code, _, error = fewshot("--run", "run", "--shots", "3")
     assert (code, "--shots=3, and 1 images of 'red'" in error) == (2, True)

@@ -1,7 +1,5 @@
 """The table of a transfer suite: published figures beside ours, VTAB's means, what is missing."""
 
-from __future__ import annotations
-
 import csv
 import json
 import statistics
@@ -9,7 +7,7 @@ import statistics
 import pytest
 
 from keras_vit.data.vtab_tasks import VTAB
-from keras_vit.evaluation import published_transfer, transfer_table, write_transfer
+from keras_vit.evaluation import published, published_transfer, transfer_table, write_transfer
 from keras_vit.evaluation.published import PAPER, VTAB_MEAN
 from keras_vit.training import SUITES, TASKS
 from keras_vit.weights import find_weights
@@ -40,8 +38,6 @@ def test_the_published_figures_are_those_of_the_same_weights():
 
 
 def test_every_figure_belongs_to_a_task_and_to_weights_of_the_catalogue():
-    from keras_vit.evaluation import published
-
     for figures in (*PAPER.values(), *published._BY_FILE.values()):
         assert figures.keys() <= {*TASKS, VTAB_MEAN}
     assert {*published._BY_FILE} <= {entry.name for entry in list_weights()}
@@ -74,14 +70,11 @@ def test_the_page_shows_what_diverged_and_what_is_missing(tmp_path):
     results = [
         result("cifar10", 0.9),
         {
-            "task": "cifar100",
-            "group": "paper",
-            "source": "tfds:cifar100",
-            "is_own": True,
+            "task": "cifar100", "group": "paper", "source": "tfds:cifar100", "is_own": True,
             "diverged": "the loss is <nan>",
         },
         {"task": "vtab-dtd", "group": "natural", "missing": "python -c prepare"},
-    ]
+    ]  # fmt: skip
     write_transfer(tmp_path, "Transfer of <x>", {"Start": "a & b"}, results, {"cifar10": 95.0})
     text = (tmp_path / "index.html").read_text()
     for part in ("&lt;x&gt;", "a &amp; b", "the loss is &lt;nan&gt;", "python -c prepare", "-5.00"):
@@ -89,8 +82,7 @@ def test_the_page_shows_what_diverged_and_what_is_missing(tmp_path):
     stored = json.loads((tmp_path / "transfer.json").read_text())
     assert [each["task"] for each in stored["results"]] == ["cifar10", "cifar100", "vtab-dtd"]
     assert stored["results"][0]["published"] == 95.0
-    with open(tmp_path / "transfer.csv") as file:
-        rows = list(csv.DictReader(file))
+    rows = list(csv.DictReader((tmp_path / "transfer.csv").read_text().splitlines()))
     assert rows[0]["accuracy"] == "0.9"
     assert rows[1]["diverged"] == "the loss is <nan>"
     assert [row["source"] for row in rows] == ["tfds:cifar10", "tfds:cifar100", ""]
@@ -104,10 +96,8 @@ def test_only_beside_imagenet_the_page_says_that_the_papers_settings_are_others(
 
 def test_other_images_than_those_of_the_task_are_beside_no_published_figure(tmp_path):
     own = [result(name, 0.5) for name in SUITES["vtab"][1:]]
-    other = [
-        result(name, 0.5, source="/my/<pictures>", is_own=False)
-        for name in ("cifar10", SUITES["vtab"][0])
-    ]
+    mine = {"source": "/my/<pictures>", "is_own": False}
+    other = [result(name, 0.5, **mine) for name in ("cifar10", SUITES["vtab"][0])]
     published = {"cifar10": 98.95, "vtab-dtd": 70.0}
     _, rows = transfer_table([*other, *own], published)
     assert rows[0] == ["cifar10", "0.01", "50.00%", "", "", ""]

@@ -4,10 +4,8 @@ An input is an intact file, or a folder, after one or more mutations. Reading it
 in an error of keras_vit. Everything else is a finding: another exception, a process that ends,
 memory above twice the input's size and the constant of its kind, more than 10 seconds, or a message
 that is long or cannot be printed. Each finding is made small and stored in tests/fuzz/findings,
-whose files test_findings.py reads again.
+whose files test_fuzz.py reads again.
 """
-
-from __future__ import annotations
 
 import argparse
 import random

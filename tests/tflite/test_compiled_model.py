@@ -1,7 +1,5 @@
 """Files on a GPU and in half precision, each in a process of its own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -54,19 +52,14 @@ def test_an_operator_that_the_accelerator_does_not_take_is_named(converted, on_g
     assert not isinstance(refused.value, NoDeviceError)
 
 
-@pytest.mark.parametrize(
-    "pooling",
-    [
-        "map",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in ("token", "gap", "distilled", "none")
-        ),
-    ],
-)
+SLOW = [
+    pytest.param(each, marks=pytest.mark.slow) for each in ("token", "gap", "distilled", "none")
+]
+
+
+@pytest.mark.parametrize("pooling", ["map", *SLOW])
 def test_every_pooling_runs_in_half_precision(graph_file, pooling):
-    spec = keras_vit.ViTSpec(8, 32, 2, 2, 48, pooling=pooling)
-    content = graph_file(spec)
+    content = graph_file(keras_vit.ViTSpec(8, 32, 2, 2, 48, pooling=pooling))
     images = np.random.default_rng(0).uniform(-1, 1, (2, 16, 24, 3)).astype(np.float32)
     expected = deploy.Runner(content).predict(images)
     found = predict_in_half_precision(content, images)

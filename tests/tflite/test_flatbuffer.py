@@ -1,7 +1,6 @@
 """Reading operators, shapes and layers of files, without the weights."""
 
-from __future__ import annotations
-
+import contextlib
 import tracemalloc
 
 import flatbuffers
@@ -13,22 +12,26 @@ from ai_edge_litert import schema_py_generated as schema
 import keras_vit
 from keras_vit import UsageError
 from keras_vit._errors import RefusedError
-from keras_vit.tflite.flatbuffer import (
-    Graph,
-    Operator,
-    Tensor,
-    check_static,
-    operators,
-    read_graph,
-)
+from keras_vit.tflite import flatbuffer
+from keras_vit.tflite.flatbuffer import check_static, operators, read_graph
 
-SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=2, num_heads=3, mlp_dim=112)
 KERNEL = np.random.default_rng(0).normal(0, 1, (16, 16)).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
 def vit(graph_file):
-    return graph_file(SPEC)
+    return graph_file(keras_vit.ViTSpec(8, 48, 2, 3, 112))
+
+
+@contextlib.contextmanager
+def little_memory():
+    """What is done in this block takes less than a megabyte."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < 1e6
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +46,9 @@ def test_operators_are_counted_and_named_after_their_layers(vit):
     assert operators(vit) == operators(graph)
     assert (operators(vit)["SOFTMAX"], operators(vit)["GELU"]) == (2, 2)
     dense = [graph.layer(op) for op in graph.operators if op.name == "FULLY_CONNECTED"]
-    blocks = [
-        f"encoderblock_{i}/{layer}" for i in (0, 1) for layer in ("mlp/dense_0", "mlp/dense_1")
-    ]
-    assert {"patch_encoder/projection", "encoderblock_0/attention/query", "head"} < set(dense)
-    assert set(blocks) < set(dense)
+    blocks = {f"encoderblock_{i}/mlp/dense_{j}" for i in (0, 1) for j in (0, 1)}
+    others = {"patch_encoder/projection", "encoderblock_0/attention/query", "head"}
+    assert blocks | others < set(dense)
     gelu = next(op for op in graph.operators if op.name == "GELU")
     assert graph.layer(gelu) == "encoderblock_0/mlp"
 
@@ -87,20 +88,17 @@ def test_tensors_have_sizes_types_and_constants(converted):
     ],
 )
 def test_layer_names_exclude_operations(name, layer):
-    written = Tensor(name, "float32", (1,), constant=False)
-    operator = Operator(0, "ADD", 1, (), (0,), {})
-    assert Graph((written,), (operator,), (), (0,), None).layer(operator) == layer
+    written = flatbuffer.Tensor(name, "float32", (1,), constant=False)
+    operator = flatbuffer.Operator(0, "ADD", 1, (), (0,), {})
+    assert flatbuffer.Graph((written,), (operator,), (), (0,), None).layer(operator) == layer
 
 
 def test_weights_are_not_loaded(heavy, tmp_path):
     (tmp_path / "m.tflite").write_bytes(heavy)
     read_graph(tmp_path / "m.tflite")
-    tracemalloc.start()
-    graph = read_graph(tmp_path / "m.tflite")
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    with little_memory():
+        graph = read_graph(tmp_path / "m.tflite")
     assert len(heavy) > 4e6
-    assert peak < 1e6
     assert graph == read_graph(heavy) == read_graph(bytearray(heavy))
 
 
@@ -152,29 +150,13 @@ def test_files_that_are_not_models_are_refused(vit, tmp_path):
         read_graph(b"PK\x03\x04" + bytes(100))
 
 
-@pytest.mark.soak(of="fuzz")
-def test_a_damaged_file_is_read_or_refused(vit):
-    generator = np.random.default_rng(0)
-    places, refused = without_weights(vit), 0
-    for i in range(400):
-        damaged = bytearray(vit)
-        start = generator.choice(places)
-        noise = generator.integers(0, 256, 4) if i % 2 else generator.choice([0, 127, 255], 4)
-        damaged[start : start + 4] = bytes(noise.tolist())
-        if i % 8 == 0:
-            damaged = damaged[: generator.integers(8, len(vit))]
-        try:
-            graph = read_graph(damaged)
-        except UsageError:
-            refused += 1
-        else:
-            for operator in graph.operators:
-                graph.layer(operator)  # must not fail: it reads the operator's tensors
-    assert 200 < refused < 390
-
-
 @pytest.mark.parametrize("name", ["FULLY_CONNECTED", "MUL", "GELU"])
 def test_operators_without_their_operands_are_refused(vit, name):
+    def written():
+        builder = flatbuffers.Builder()
+        builder.Finish(model.Pack(builder), b"TFL3")
+        return bytes(builder.Output())
+
     model = schema.ModelT.InitFromPackedBuf(vit, 0)
     number = getattr(schema.BuiltinOperator, name)
     codes = [code.builtinCode for code in model.operatorCodes]
@@ -183,53 +165,30 @@ def test_operators_without_their_operands_are_refused(vit, name):
         kept = getattr(operator, field)
         setattr(operator, field, [])
         with pytest.raises(UsageError, match=f"is not a TFLite model: it claims {name} of inputs"):
-            read_graph(packed(model))
+            read_graph(written())
         setattr(operator, field, kept)
-    read_graph(packed(model))
-
-
-def packed(model):
-    builder = flatbuffers.Builder()
-    builder.Finish(model.Pack(builder), b"TFL3")
-    return bytes(builder.Output())
-
-
-def without_weights(content):
-    """The positions of all bytes of a file that are not weights."""
-    file = schema.Model.GetRootAs(content, 0)
-    free = np.ones(len(content), bool)
-    start = np.frombuffer(content, np.uint8).ctypes.data
-    for buffer in map(file.Buffers, range(file.BuffersLength())):
-        if buffer.DataLength() > 16:
-            data = buffer.DataAsNumpy()
-            free[data.ctypes.data - start :][: len(data)] = False
-    return np.flatnonzero(free)
+    read_graph(written())
 
 
 @pytest.mark.parametrize(
     ("holder", "field"),
     [
-        ("", 6),
-        ("", 16),
-        ("graph", 4),
-        ("graph", 10),
-        ("operator", 6),
-        ("tensor", 4),
-        ("tensor", 10),
+        pytest.param("file", 6, id="codes"),
+        pytest.param("file", 16, id="metadata"),
+        pytest.param("graph", 4, id="tensors"),
+        pytest.param("graph", 10, id="operators"),
+        pytest.param("operator", 6, id="inputs"),
+        pytest.param("tensor", 4, id="shape"),
+        pytest.param("tensor", 10, id="name"),
     ],
-    ids=["codes", "metadata", "tensors", "operators", "inputs", "shape", "name"],
 )
 def test_absurd_lengths_in_a_damaged_file_are_refused(heavy, holder, field):
     content = bytearray(heavy) + bytes(5_000_000)  # enough bytes for the claimed length
     file = schema.Model.GetRootAs(content, 0)
     graph = file.Subgraphs(0)
-    holders = {"graph": graph, "operator": graph.Operators(0), "tensor": graph.Tensors(0)}
-    table = holders.get(holder, file)._tab
+    operator, tensor = graph.Operators(0), graph.Tensors(0)
+    table = {"file": file, "graph": graph, "operator": operator, "tensor": tensor}[holder]._tab
     length = table.Vector(table.Offset(field)) - 4
     content[length : length + 4] = (1_000_000).to_bytes(4, "little")
-    tracemalloc.start()
-    with pytest.raises(UsageError, match="is not a TFLite model"):
+    with little_memory(), pytest.raises(UsageError, match="is not a TFLite model"):
         read_graph(content)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 1e6

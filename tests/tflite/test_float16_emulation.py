@@ -1,7 +1,5 @@
 """The emulation of a GPU's half precision: overflow, rounding, and what it does not compute."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -24,11 +22,10 @@ SPECS = {
 
 @pytest.mark.parametrize("sums", ["float32", "float16"])
 @pytest.mark.parametrize("name", SPECS)
-def test_every_graph_is_computed_in_half_precision(graph_file, name, sums):
+def test_every_graph_is_computed_in_half_precision(graph_file, rng, name, sums):
     content = graph_file(SPECS[name], (32, 64) if name == "bit" else (16, 24))
     runner = deploy.Runner(content)
-    images = np.random.default_rng(0).uniform(-1, 1, (2, *runner.input["shape"][1:]))
-    images = images.astype(np.float32)
+    images = rng.uniform(-1, 1, (2, *runner.input["shape"][1:])).astype(np.float32)
     expected, found = runner.predict(images), emulate(content, images, sums)
     assert found.overflow == ""
     difference = np.abs(found.scores - expected).max() / np.abs(expected).max()
@@ -36,7 +33,12 @@ def test_every_graph_is_computed_in_half_precision(graph_file, name, sums):
 
 
 def test_outlier_channels_overflow_only_without_the_scaling_of_the_stream(trained_like, pictures):
-    model = _with_outlier_channels(trained_like)
+    model = trained_like(keras_vit.ViT(keras_vit.ViTSpec(8, 96, 2, 3, 80), 5, (16, 24)))
+    encoder = model.get_layer("patch_encoder")
+    for variable in (encoder.positions, encoder.class_token):
+        array = np.array(variable)
+        array[..., [3, 40]] += np.float32([1000, -1000])  # two channels of the residual stream
+        variable.assign(array)
     images = pictures(2, (16, 24))
     undivided = GraphOptions(rewrites=frozenset(REWRITES) - {"scaled_stream"})
     divided = deploy.to_tflite(model)
@@ -79,14 +81,3 @@ def test_what_is_not_emulated_is_refused_in_one_line(sample, converted):
     content = converted(lambda x: {"y": tf.math.cumsum(x, 1) + 1}, (1, 8, 4))
     with pytest.raises(RefusedError, match="half precision is not emulated for CUMSUM"):
         emulate(content, np.ones((1, 8, 4), np.float32), "float32")
-
-
-def _with_outlier_channels(trained_like):
-    """A model with two channels in the residual stream far larger than all others."""
-    model = trained_like(keras_vit.ViT(keras_vit.ViTSpec(8, 96, 2, 3, 80), 5, (16, 24)))
-    encoder = model.get_layer("patch_encoder")
-    for variable in (encoder.positions, encoder.class_token):
-        array = np.array(variable)
-        array[..., [3, 40]] += np.float32([1000, -1000])
-        variable.assign(array)
-    return model

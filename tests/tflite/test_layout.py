@@ -1,7 +1,5 @@
 """Up to 2 GB, weights are inside the flatbuffer, where every client can read them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
@@ -19,14 +17,16 @@ def test_every_precision_has_its_weights_inside_the_flatbuffer(sample, name):
     assert not read_graph(sample.file(name)).weights_behind
 
 
-def test_embedded_weights_are_equal_and_aligned(sample):
+def test_embedded_weights_are_equal_aligned_and_not_copied(sample):
     behind = sample.converter.float_file("none").read_bytes()
     assert read_graph(behind).weights_behind
-    inside = embedded(*unpacked(behind))
-    np.testing.assert_array_equal(
-        deploy.Runner(inside).predict(sample.images),
-        deploy.Runner(behind).predict(sample.images),
-    )
+    file = laid_out(*unpacked(behind))
+    assert len(file.weights) > 10
+    for place, weight in file.weights:  # which have no copy in memory
+        assert not any(file.image[place : place + weight.nbytes])
+    inside = b"".join(file.parts())
+    scores = [deploy.Runner(each).predict(sample.images) for each in (inside, behind)]
+    np.testing.assert_array_equal(*scores)
     before, after = read_graph(behind), read_graph(inside)
     assert (after.tensors, after.operators) == (before.tensors, before.operators)
     model = schema.Model.GetRootAs(inside, 0)
@@ -35,15 +35,7 @@ def test_embedded_weights_are_equal_and_aligned(sample):
     places = [data.ctypes.data - start for data in placed if isinstance(data, np.ndarray)]
     assert len(places) > 20
     assert not any(place % 16 for place in places)
-    assert embedded(*split(unpacked(inside)[0])) == inside
-
-
-def test_the_weights_of_a_layout_have_no_copy_in_memory(sample):
-    behind = sample.converter.float_file("none").read_bytes()
-    file = laid_out(*unpacked(behind))
-    assert len(file.weights) > 10
-    for place, weight in file.weights:
-        assert not any(file.image[place : place + weight.nbytes])
+    assert b"".join(laid_out(*split(unpacked(inside)[0])).parts()) == inside
 
 
 @pytest.mark.parametrize("columns", [1, 8, 21])
@@ -51,10 +43,6 @@ def test_transposed_weights_are_written_in_their_order(columns):
     weight = np.arange(5 * columns, dtype=np.float32).reshape(columns, 5).T
     file = LaidOutFile(memoryview(bytes(weight.nbytes)), [(0, weight)])
     assert b"".join(file.parts()) == weight.tobytes()
-
-
-def embedded(model, weights):
-    return b"".join(laid_out(model, weights).parts())
 
 
 def test_a_file_of_2_gb_keeps_its_weights_behind_and_says_which_runtime_it_needs(

@@ -1,18 +1,18 @@
-"""Running files with LiteRT, and one-line errors for files that cannot run."""
-
-from __future__ import annotations
+"""Running files with LiteRT, one-line errors for those that cannot run, and the tolerance."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
 from keras_vit.deploy import Runner
 from keras_vit.deploy.resolve import resolve
+from keras_vit.tflite.runner import as_source, runtime_tolerance
 
 
 def test_a_file_is_mapped_and_not_copied(converted, tmp_path):
@@ -47,3 +47,28 @@ def test_a_file_that_is_not_a_model_is_refused_in_one_line(tmp_path, content):
     with pytest.raises(UsageError, match=r"m\.tflite is not a TFLite model") as error:
         Runner(tmp_path / "m.tflite")
     assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["dynamic", "int8", "int8-full", "int16x8"])
+def test_kernels_that_round_differently_stay_within_the_tolerance_of_golden_json(sample, name):
+    content = sample.file(name)
+    runner = Runner(content)
+    # golden.json always allows a thousandth of the scores.
+    tolerance = max(
+        runtime_tolerance(content, sample.images, runner), 1e-3 * np.ptp(sample.expected) / 2
+    )
+    reference = Runner(content)
+    reference.interpreter = Interpreter(
+        **as_source(content), experimental_op_resolver_type=OpResolverType.BUILTIN_REF
+    )
+    reference.interpreter.allocate_tensors()
+    found, expected = reference.predict(sample.images), runner.predict(sample.images)
+    assert np.abs(found - expected).max() <= tolerance
+    assert tolerance < 0.2 * np.ptp(expected)  # a wrong input must still be noticed
+
+
+def test_without_xnnpack_nothing_is_delegated_and_scores_are_as_near(sample):
+    runner = Runner(sample.file("none"), xnnpack=False)
+    names = [op["op_name"] for op in runner.interpreter._get_ops_details()]
+    assert "TfLiteXNNPackDelegate" not in names
+    np.testing.assert_allclose(runner.predict(sample.images), sample.expected, atol=1e-4)

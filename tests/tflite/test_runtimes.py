@@ -1,7 +1,5 @@
 """The runtime that a file needs is derived from its operands, not from its stated versions."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -11,6 +9,7 @@ import tensorflow as tf
 from keras_vit import UsageError
 from keras_vit._errors import RefusedError
 from keras_vit.deploy import Runner
+from keras_vit.tflite import runtimes
 from keras_vit.tflite.flatbuffer import read_graph
 from keras_vit.tflite.runtimes import (
     check_runtime,
@@ -22,7 +21,7 @@ from keras_vit.tflite.runtimes import (
 )
 
 KERNEL = np.random.default_rng(0).normal(0, 1, (64, 64)).astype(np.float32)
-IMAGES = np.random.default_rng(1).normal(0, 1, (8, 1, 8, 64)).astype(np.float32)
+TOKENS = (1, 8, 64)
 
 
 def dense(x):
@@ -32,23 +31,7 @@ def dense(x):
 
 @pytest.fixture(scope="module")
 def dense_file(converted):
-    return converted(dense, IMAGES.shape[1:])
-
-
-@pytest.fixture(scope="module")
-def quantised(dense_file):
-    """Quantises the Dense layer with AI Edge Quantizer; 4-bit weights may be in blocks."""
-    from ai_edge_quantizer import quantizer
-    from ai_edge_quantizer.qtyping import QuantGranularity, TFLOperationName
-
-    def quantise(bits, granularity="CHANNELWISE"):
-        tool = quantizer.Quantizer(bytearray(dense_file))
-        tool.add_dynamic_config(
-            ".*", TFLOperationName.FULLY_CONNECTED, bits, QuantGranularity[granularity]
-        )
-        return bytearray(tool.quantize().quantized_model)
-
-    return quantise
+    return converted(dense, TOKENS)
 
 
 def patches(x):
@@ -57,28 +40,31 @@ def patches(x):
 
 
 def convolved(x):
-    kernel = np.tile(KERNEL[None, None, :3, :8], (3, 3, 1, 1))
-    return {"y": tf.nn.relu(tf.nn.conv2d(x, kernel, 2, "SAME"))}
+    kernel = np.tile(KERNEL[None, None, :8, :8], (3, 3, 1, 1))
+    return {"y": tf.nn.relu(tf.nn.conv2d(tf.reshape(x, (1, 8, 8, 8)), kernel, 2, "SAME"))}
+
+
+def broadcast(x):
+    return {"y": tf.broadcast_to(tf.nn.softmax(x), (3, 8, 64))}
 
 
 @pytest.mark.parametrize(
-    ("function", "shape", "settings"),
+    ("function", "settings"),
     [
-        (dense, (1, 8, 64), {}),
-        (dense, (1, 8, 64), {"optimizations": [tf.lite.Optimize.DEFAULT]}),
-        (patches, (1, 8, 64), {}),
-        (convolved, (1, 8, 8, 3), {}),
-        (lambda x: {"y": tf.broadcast_to(tf.nn.softmax(x), (3, 8, 64))}, (1, 8, 64), {}),
+        pytest.param(dense, {}, id="dense"),
+        pytest.param(dense, {"optimizations": [tf.lite.Optimize.DEFAULT]}, id="dynamic range"),
+        pytest.param(patches, {}, id="rank 6 and GELU"),
+        pytest.param(convolved, {}, id="convolution"),
+        pytest.param(broadcast, {}, id="broadcast"),
     ],
-    ids=["dense", "dynamic range", "rank 6 and GELU", "convolution", "broadcast"],
 )
-def test_the_floor_equals_the_converters_for_its_own_files(converted, function, shape, settings):
-    content = converted(function, *[shape], **settings)
+def test_the_floor_equals_the_converters_for_its_own_files(converted, function, settings):
+    content = converted(function, TOKENS, **settings)
     assert runtime_floor(content) == read_graph(content).stated_runtime
 
 
-def test_outdated_versions_of_a_quantizer_are_derived_from_the_operands(quantised):
-    content = quantised(8)
+def test_outdated_versions_of_a_quantizer_are_derived_from_the_operands(dense_file, quantised):
+    content = quantised(dense_file, "dynamic", 8)
     graph = read_graph(content)
     assert [op.version for op in graph.operators if op.name == "FULLY_CONNECTED"] == [5]
     assert graph.stated_runtime != "2.17.0"
@@ -94,26 +80,27 @@ def test_outdated_versions_of_a_quantizer_are_derived_from_the_operands(quantise
     )
 
 
-def test_stated_versions_let_old_runtimes_refuse_a_file_and_change_no_score(quantised):
-    content = quantised(8)
-    before = Runner(bytes(content)).predict(IMAGES[:, 0])
+def test_stated_versions_let_old_runtimes_refuse_a_file_and_change_no_score(dense_file, quantised):
+    content = quantised(dense_file, "dynamic", 8)
+    images = np.random.default_rng(1).normal(0, 1, (8, 8, 64)).astype(np.float32)
+    before = Runner(bytes(content)).predict(images)
     state_versions(content)
     graph = read_graph(content)
     assert [op.version for op in graph.operators if op.name == "FULLY_CONNECTED"] == [12]
     assert graph.stated_runtime == runtime_floor(content) == "2.17.0"
-    np.testing.assert_array_equal(Runner(bytes(content)).predict(IMAGES[:, 0]), before)
+    np.testing.assert_array_equal(Runner(bytes(content)).predict(images), before)
 
 
-def test_int4_weights_need_the_measured_runtime(quantised):
-    channels, blocks = quantised(4), quantised(4, "BLOCKWISE_32")
+def test_int4_weights_need_the_measured_runtime(dense_file, quantised):
+    channels = quantised(dense_file, "dynamic", 4)
+    blocks = quantised(dense_file, "dynamic", 4, granularity="BLOCKWISE_32")
     assert runtime_floor(channels) == "2.14.0"
     check_runtime(channels, "2.16.1")
     assert runtime_floor(blocks) == "LiteRT 2.1.0"
     check_runtime(blocks, "litert-2.3.0")
+    message = "int4 weights with a scale for each block.*LiteRT 2.1"
     for old in ("2.21.0", "LiteRT 2.0.3"):
-        with pytest.raises(
-            RefusedError, match="int4 weights with a scale for each block.*LiteRT 2.1"
-        ):
+        with pytest.raises(RefusedError, match=message):
             check_runtime(blocks, old)
 
 
@@ -136,12 +123,11 @@ def test_litert_1_0_is_older_than_tflite_2_18(needed, runtime, expected):
 
 def test_an_unknown_version_is_refused(dense_file):
     graph = read_graph(dense_file)
-    newer = [dataclasses.replace(operator, version=99) for operator in graph.operators]
-    graph = dataclasses.replace(graph, operators=tuple(newer))
+    newer = tuple(dataclasses.replace(operator, version=99) for operator in graph.operators)
+    graph = dataclasses.replace(graph, operators=newer)
     assert runtime_floor(graph) == "unknown"
-    with pytest.raises(
-        RefusedError, match=r"oldest runtime for FULLY_CONNECTED version 99.*is unknown"
-    ):
+    message = "oldest runtime for FULLY_CONNECTED version 99.*is unknown"
+    with pytest.raises(RefusedError, match=message):
         check_runtime(graph, "2.21.0")
 
 
@@ -168,8 +154,6 @@ def test_the_operator_that_needs_the_newest_runtime_is_first(converted):
 
 
 def test_later_versions_of_an_operator_need_later_runtimes():
-    from keras_vit.tflite.runtimes import _RUNTIMES
-
-    for name, row in _RUNTIMES.items():
+    for name, row in runtimes._RUNTIMES.items():
         numbers = [tuple(map(int, entry.split("."))) for entry in row if entry != "-"]
         assert numbers == sorted(numbers), name

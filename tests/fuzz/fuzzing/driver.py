@@ -1,7 +1,5 @@
 """Gives inputs to workers, and makes and stores findings. It knows nothing of kinds."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import random
@@ -9,14 +7,13 @@ import re
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from fuzzing.findings import Finding, Store, packed, unpacked
 from fuzzing.minimise import fewest, smallest
-from fuzzing.process import Worker
+from fuzzing.worker import Worker
 
 _MINIMISING = 30.0  # seconds for each finding
 _PROGRESS = 10.0
@@ -26,33 +23,20 @@ _EXCEPTION = re.compile(r"(?!MemoryError)\w+(Error|Exception),|a message")
 
 @dataclasses.dataclass
 class Tally:
-    """What was seen of a kind.
-
-    Attributes:
-        tried: the number of inputs.
-        read: how many of them were read without an error.
-        findings: a line for each fault.
-        grown: the largest growth of the memory, in bytes.
-        memory: the largest fraction of what an input may take.
-        seconds: the longest time of an input.
-        outcomes: how often each end was reached.
-        spent: the seconds for this kind so far.
-    """
+    """What was seen of a kind."""
 
     tried: int = 0
-    read: int = 0
-    findings: dict[str, str] = dataclasses.field(default_factory=dict)
-    grown: int = 0
-    memory: float = 0.0
-    seconds: float = 0.0
-    outcomes: Counter = dataclasses.field(default_factory=Counter)
-    spent: float = 0.0
+    read: int = 0  # without an error
+    findings: dict[str, str] = dataclasses.field(default_factory=dict)  # a line for each fault
+    grown: int = 0  # the largest growth of the memory, in bytes
+    memory: float = 0.0  # the largest fraction of what an input may take
+    seconds: float = 0.0  # the longest time of an input
+    spent: float = 0.0  # the seconds for this kind so far
 
     def add(self, answer: dict[str, Any]) -> None:
         """Counts one input."""
         self.tried += 1
         self.read += answer["outcome"] == "read"
-        self.outcomes[answer["outcome"]] += 1
         for field in ("grown", "memory", "seconds"):
             setattr(self, field, max(getattr(self, field), answer[field]))
 
@@ -65,18 +49,10 @@ def fuzz(
     store: Store,
     say: Callable[[str], None],
 ) -> dict[str, Tally]:
-    """Tries inputs for `seconds` after the kinds were prepared, or until Ctrl-C.
+    """Tries inputs that the seed makes until Ctrl-C, or for some time after all are prepared.
 
-    Args:
-        kinds: the module of each kind, by its name.
-        seconds: the time in which all kinds take turns.
-        seed: makes the inputs.
-        jobs: the number of processes.
-        store: where findings are kept.
-        say: shows a line of progress.
-
-    Returns:
-        What was seen of each kind.
+    The kinds, which are given by their names and places, take turns in `jobs` processes. Findings
+    are stored, and `say` shows lines of progress.
     """
     with tempfile.TemporaryDirectory(prefix="keras_vit_fuzz_") as folder:
         campaign = _Campaign(kinds, seconds, seed, Path(folder), store, say)
@@ -158,8 +134,8 @@ class _Campaign:
         if fault and fault not in tally.findings and self._holds(worker, kind, fault, file):
             tally.findings[fault] = f"{kind}: {fault}: not stored yet"
             stored = self._stored(worker, kind, fault, file, seed, mutations)
-            size = f"{stored.stat().st_size:,} bytes"
-            tally.findings[fault] = f"{kind}: {fault}: {stored.name}, {size}"
+            size = stored.stat().st_size
+            tally.findings[fault] = f"{kind}: {fault}: {stored.name}, {size:,} bytes"
             self._say(tally.findings[fault])
         tally.spent += time.monotonic() - start
 
@@ -172,12 +148,9 @@ class _Campaign:
             self._say(f"{kind}: {fault}: not again")
         return holds
 
-    def _stored(
-        self, worker: Worker, kind: str, fault: str, file: Path, seed: str, mutations: list[int]
-    ) -> Path:
+    def _stored(self, worker, kind, fault, file, seed, mutations) -> Path:
         """Makes the input in a file small, and stores it."""
-        candidate = worker.own / "candidate.zip"
-        end = time.monotonic() + _MINIMISING
+        candidate, end = worker.own / "candidate.zip", time.monotonic() + _MINIMISING
 
         def fails(content: bytes) -> bool:
             if time.monotonic() > end or self.is_over:

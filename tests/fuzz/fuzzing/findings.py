@@ -1,7 +1,5 @@
 """Findings on the disk: an input in a `.zip`, which also names the fault."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

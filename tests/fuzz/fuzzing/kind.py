@@ -1,39 +1,56 @@
-"""What a kind of input is: a module with these names."""
+"""What a kind of input is, and how an intact input of it is damaged."""
 
-from __future__ import annotations
-
-import importlib
 import random
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
 
 # The files of an input by their paths in its folder.
 Files = dict[str, bytes]
+Mutation = Callable[[random.Random, bytes], bytes]
 _LARGEST = 32 << 20  # bytes; mutations that make more of it are left out
 
 
-class Kind(Protocol):
-    """A module of `kinds`.
+class Kind(NamedTuple):
+    """A kind of input.
 
     Attributes:
-        MEMORY: bytes that reading may take besides twice the size of the input.
+        memory: bytes that reading may take besides twice the size of the input.
+        seeds: makes intact inputs. What is slow to make is kept in the folder, the kind's own.
+        mutate: the input after one mutation.
+        read: reads the input in the first folder as the library does, and raises its errors; the
+            second is that of `seeds`.
     """
 
-    MEMORY: int
-
-    def seeds(self, home: Path) -> list[Files]:
-        """Intact inputs. What is slow to make is kept in `home`, a folder of the kind's own."""
-
-    def mutate(self, rng: random.Random, files: Files) -> Files:
-        """The input after one mutation."""
-
-    def read(self, folder: Path, home: Path) -> None:
-        """Reads the input in `folder` as the library does; raises its errors."""
+    memory: int
+    seeds: Callable[[Path], list[Files]]
+    mutate: Callable[[random.Random, Files], Files]
+    read: Callable[[Path, Path], None]
 
 
-def load(module: str) -> Kind:
-    """The kind in a module."""
-    return importlib.import_module(module)
+def one_file(
+    mutations: dict[str, Mutation], rarely: dict[str, Mutation] | None = None, chance: float = 0.0
+) -> Callable[[random.Random, Files], Files]:
+    """Changes one file of an input, or rarely removes it.
+
+    Args:
+        mutations: a mutation for each end of a file's name; files with other ends stay.
+        rarely: others, which are taken by `chance`.
+        chance: how often that is.
+    """
+
+    def mutate(rng: random.Random, files: Files) -> Files:
+        chosen = rarely if rarely and rng.random() < chance else mutations
+        names = [name for name in sorted(files) if name.endswith(tuple(chosen))]
+        if not names:
+            return files
+        name = rng.choice(names)
+        if len(files) > 1 and rng.random() < 0.02:
+            return {other: content for other, content in files.items() if other != name}
+        change = next(change for end, change in chosen.items() if name.endswith(end))
+        return files | {name: change(rng, files[name])}
+
+    return mutate
 
 
 def damaged(kind: Kind, seeds: list[Files], seed: str, mutations: list[int]) -> Files:
@@ -50,3 +67,13 @@ def damaged(kind: Kind, seeds: list[Files], seed: str, mutations: list[int]) -> 
         if sum(map(len, more.values())) <= _LARGEST:
             files = more
     return files
+
+
+def write(files: Files, folder: Path) -> Path:
+    """Writes the files of an input, and returns their folder."""
+    folder.mkdir()
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder

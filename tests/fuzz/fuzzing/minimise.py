@@ -1,7 +1,5 @@
 """Makes an input smaller while it still fails (delta debugging, Zeller and Hildebrandt 2002)."""
 
-from __future__ import annotations
-
 import copy
 import io
 import json
@@ -73,31 +71,24 @@ def _values(content: bytes, fails: Callable[[bytes], bool]) -> bytes:
         return content
     if not fails(json.dumps(value).encode()):
         return content
-    changed = True
-    while changed:
-        changed = False
-        for less in _without_one(value):
-            if fails(json.dumps(less).encode()):
-                value, changed = less, True
-                break
+    smaller = value
+    while smaller is not None:
+        value = smaller
+        written = ((less, json.dumps(less).encode()) for less in _without_one(value))
+        smaller = next((less for less, content in written if fails(content)), None)
     return json.dumps(value).encode()
 
 
 def _without_one(value: Any) -> Iterator[Any]:
     """The value without one of its fields or elements; the outer ones first."""
-    paths: list[tuple] = [()]
-    for path in paths:
-        inner = _at(value, path)
-        keys = inner if isinstance(inner, dict) else range(len(inner))
-        for key in list(keys)[:200] if isinstance(inner, (dict, list)) else ():
-            less = copy.deepcopy(value)
-            del _at(less, path)[key]
+    if isinstance(value, (dict, list)):
+        keys = (list(value) if isinstance(value, dict) else range(len(value)))[:200]
+        for key in keys:
+            less = copy.copy(value)
+            del less[key]
             yield less
-            if isinstance(inner[key], (dict, list)):
-                paths.append((*path, key))
-
-
-def _at(value: Any, path: tuple) -> Any:
-    for key in path:
-        value = value[key]
-    return value
+        for key in keys:
+            for inner in _without_one(value[key]):
+                less = copy.copy(value)
+                less[key] = inner
+                yield less

@@ -1,9 +1,14 @@
-"""The kinds of input, as data: the name and its module."""
+"""The kinds of input: the name of each, and where it is."""
 
+_MODULES = {
+    "weights": ("npz", "safetensors", "hub", "foreign"),
+    "runs": ("run", "checkpoint"),
+    "exports": ("bundle", "tflite", "executed"),
+    "data": ("records", "index", "cifar", "picture", "served"),
+    "download": ("download",),
+}
 KINDS = {
-    name: f"fuzzing.kinds.{name}"
-    for name in (
-        "npz", "safetensors", "hub", "foreign", "run", "checkpoint", "bundle", "tflite", "records",
-        "index", "cifar", "picture", "served", "download", "executed",
-    )
-}  # fmt: skip
+    kind: f"{__name__}.{module}:{kind.upper()}"
+    for module, kinds in _MODULES.items()
+    for kind in kinds
+}

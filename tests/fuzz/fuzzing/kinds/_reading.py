@@ -1,15 +1,12 @@
 """What several kinds share: small models, and reading in steps."""
 
-from __future__ import annotations
-
-import random
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import keras_vit
-from fuzzing.kind import Files
 from fuzzing.worker import is_expected
 from keras_vit._keras import keras
 
@@ -29,6 +26,9 @@ def small_model(**spec: Any) -> Any:
     return model
 
 
+known_model = functools.cache(small_model)  # with the weights that were read last
+
+
 def each_of(*steps: Callable[[], Any]) -> None:
     """Takes all steps, and then raises the first error of keras_vit that one of them ended in."""
     first = None
@@ -41,21 +41,3 @@ def each_of(*steps: Callable[[], Any]) -> None:
             first = first or error
     if first is not None:
         raise first
-
-
-def in_one_file(rng: random.Random, files: Files, mutations: dict[str, Callable]) -> Files:
-    """The input with one file changed, or rarely without it.
-
-    Args:
-        rng: the generator.
-        files: the input.
-        mutations: a mutation for each end of a file's name; files with other ends stay.
-    """
-    names = [name for name in sorted(files) if name.endswith(tuple(mutations))]
-    if not names:
-        return files
-    name = rng.choice(names)
-    if len(files) > 1 and rng.random() < 0.02:
-        return {other: content for other, content in files.items() if other != name}
-    mutate = next(mutate for end, mutate in mutations.items() if name.endswith(end))
-    return files | {name: mutate(rng, files[name])}

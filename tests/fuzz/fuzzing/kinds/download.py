@@ -5,28 +5,24 @@ An input is `part`, the first bytes of the file if there are any, and for each r
 answer is repeated.
 """
 
-from __future__ import annotations
-
 import base64
-import contextlib
 import hashlib
 import os
 import random
 import re
 import socket
+import socketserver
 import threading
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import google_crc32c
 
-from fuzzing.kind import Files
-from fuzzing.kinds._reading import in_one_file
+from fuzzing.kind import Files, Kind, one_file
 from fuzzing.mutations import raw
 from keras_vit.weights.cache import cached_path
 from keras_vit.weights.download import fetch
 
-MEMORY = 64 << 20
 _CONTENT = bytes(range(256)) * 200
 _KEPT = 5000  # bytes of a part; its last one is asked for again
 _MD5 = hashlib.md5(_CONTENT).digest()
@@ -51,45 +47,30 @@ _HEADERS = (
 )  # fmt: skip
 
 
-def seeds(home: Path) -> list[Files]:
-    length = f"Content-Length: {len(_CONTENT)}"
-    whole = {"0.head": _head("200 OK", length, *_HASHES), "0.body": _CONTENT}
-    chunks = b"".join(b"%x\r\n%s\r\n" % (len(x), x) for x in (_CONTENT[:9], _CONTENT[9:], b""))
+def _seeds(home: Path) -> list[Files]:
+    size, kept = len(_CONTENT), _CONTENT[: _KEPT + 1]
+    whole = {"head": _head("200 OK", f"Content-Length: {size}", *_HASHES), "body": _CONTENT}
+    chunks = [b"%x\r\n%s\r\n" % (len(x), x) for x in (_CONTENT[:9], _CONTENT[9:], b"")]
+    chunked = {
+        "head": _head("200 OK", "Transfer-Encoding: chunked", *_HASHES), "body": b"".join(chunks)
+    }  # fmt: skip
     rest = {
         "head": _head(
-            "206 Partial Content", f"Content-Length: {len(_CONTENT) - _KEPT}", *_HASHES,
-            f"Content-Range: bytes {_KEPT}-{len(_CONTENT) - 1}/{len(_CONTENT)}",
+            "206 Partial Content", f"Content-Length: {size - _KEPT}", *_HASHES,
+            f"Content-Range: bytes {_KEPT}-{size - 1}/{size}",
         ),
         "body": _CONTENT[_KEPT:],
     }  # fmt: skip
-    first, second = ({f"{i}.{name}": x for name, x in rest.items()} for i in (0, 1))
-    moved = _head("302 Found", "Location: http://127.0.0.1:{port}/b", "Content-Length: 0")
+    moved = {"head": _head("302 Found", "Location: http://127.0.0.1:{port}/b", "Content-Length: 0")}
     return [
-        whole,
-        {"0.head": _head("200 OK", "Transfer-Encoding: chunked", *_HASHES), "0.body": chunks},
-        {**first, "part": _CONTENT[: _KEPT + 1]},
-        {**whole, "0.body": _CONTENT[: _KEPT + 1], **second},
-        {"0.head": moved, "0.body": b"", "1.head": whole["0.head"], "1.body": _CONTENT},
-    ]
+        _input(whole), _input(chunked), _input(rest) | {"part": kept},
+        _input(whole | {"body": kept}, rest), _input(moved | {"body": b""}, whole),
+    ]  # fmt: skip
 
 
-def mutate(rng: random.Random, files: Files) -> Files:
-    if rng.random() < 0.03:  # drips
-        return files | {"0.pace": rng.choice((b"0.01", b"0.3"))}
-    return in_one_file(
-        rng, files, {".head": _mutated_head, ".body": _mutated_body, "part": raw.mutated}
-    )
-
-
-def read(folder: Path, home: Path) -> None:
-    os.environ |= {"no_proxy": "*", "KERAS_VIT_OFFLINE": "0"}
-    with _site(folder) as port:
-        url = f"http://127.0.0.1:{port}/models/a.npz"
-        path = cached_path(url, folder / "cache")
-        if (folder / "part").exists():
-            path.parent.mkdir(parents=True)
-            (folder / "part").rename(path.with_name(f"{path.name}.part"))
-        fetch(url, folder / "cache", timeout=0.5, retries=2, backoff=0.01, max_bytes=32 << 20)
+def _input(*answers: dict[str, bytes]) -> Files:
+    parts = [(i, part, x) for i, answer in enumerate(answers) for part, x in answer.items()]
+    return {"0.pace": b"0"} | {f"{i}.{part}": x for i, part, x in parts}
 
 
 def _head(status: str, *headers: str) -> bytes:
@@ -98,75 +79,88 @@ def _head(status: str, *headers: str) -> bytes:
 
 def _mutated_head(rng: random.Random, head: bytes) -> bytes:
     lines, action = head.split(b"\r\n")[:-2] or [b""], rng.randrange(7)
-    at = rng.randrange(len(lines))
     if action == 0:
+        return raw.mutated(rng, head)
+    if action == 1:
         lines[0] = b"HTTP/1.1 " + rng.choice(_STATUS).encode()
-    elif action == 1:
-        lines.insert(at + 1, rng.choice(_HEADERS).encode("latin-1"))
     elif action == 2:
-        del lines[at]
-    elif action == 3:
-        lines[at:at] = [lines[at]] * rng.choice((1, 99, 150, 100_000))
-    elif action == 4:
-        numbers = list(re.finditer(rb"\d+", lines[at]))
-        if numbers:
-            match = rng.choice(numbers)
-            other = str(int(match[0]) + rng.choice((-1, 1, 10**6))).encode()
-            lines[at] = lines[at][: match.start()] + other + lines[at][match.end() :]
-    elif action == 5:
         lines[:0] = [b"HTTP/1.1 100 Continue", b""] * rng.choice((1, 1000, 200_000))
     else:
-        return raw.mutated(rng, head)
+        added = [header.encode("latin-1") for header in _HEADERS]
+        lines = raw.in_parts(rng, lines, _other_number, added)
     return b"\r\n".join([*lines, b"", b""])
 
 
+def _other_number(rng: random.Random, line: bytes) -> bytes:
+    numbers = list(re.finditer(rb"\d+", line))
+    if not numbers:
+        return raw.mutated(rng, line)
+    match = rng.choice(numbers)
+    other = str(int(match[0]) + rng.choice((-1, 1, 10**6))).encode()
+    return line[: match.start()] + other + line[match.end() :]
+
+
 def _mutated_body(rng: random.Random, body: bytes) -> bytes:
-    action = rng.randrange(4)
-    if action == 0:
-        return body[: rng.randrange(len(body) + 1)]
-    if action == 1:
-        return body * rng.choice((2, 100))
-    return raw.mutated(rng, body)
+    if rng.random() < 0.5:
+        return raw.mutated(rng, body)
+    return rng.choice((body[: rng.randrange(len(body) + 1)], body * 2, body * 100))
 
 
-@contextlib.contextmanager
-def _site(folder: Path) -> Iterator[int]:
-    """A server that sends the answers of the input's files, byte for byte."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        over = threading.Event()
-        thread = threading.Thread(target=_serve, args=(server, folder, over), daemon=True)
+class _Site(socketserver.TCPServer):
+    """Sends the answers of an input's files, byte for byte."""
+
+    def __init__(self, folder: Path):
+        super().__init__(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+        self.folder, self.answer, self.is_over = folder, 0, threading.Event()
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/models/a.npz"
+
+    def finish_request(self, connection: socket.socket, address: Any) -> None:
+        connection.settimeout(2)
+        connection.recv(1 << 16)
+        port = str(self.server_address[1]).encode()
+        connection.sendall(self.content("head").replace(b"{port}", port))
+        body, pace = self.content("body"), float(self.content("pace") or 0)
+        size = 1 if pace else 1 << 16
+        for at in range(0, len(body), size):
+            connection.sendall(body[at : at + size])
+            if pace and self.is_over.wait(pace):
+                return
+        self.answer += (self.folder / f"{self.answer + 1}.head").exists()
+
+    def content(self, part: str) -> bytes:
+        file = self.folder / f"{self.answer}.{part}"
+        return file.read_bytes() if file.exists() else b""
+
+    def handle_error(self, request: Any, address: Any) -> None:
+        """The client has ended the connection."""
+
+
+def _read(folder: Path, home: Path) -> None:
+    os.environ |= {"no_proxy": "*", "KERAS_VIT_OFFLINE": "0"}
+    with _Site(folder) as site:
+        path = cached_path(site.url, folder / "cache")
+        if (folder / "part").exists():
+            path.parent.mkdir(parents=True)
+            (folder / "part").rename(path.with_name(f"{path.name}.part"))
+        thread = threading.Thread(target=site.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:
-            yield server.getsockname()[1]
+            fetch(
+                site.url, folder / "cache", timeout=0.5, retries=2, backoff=0.01, max_bytes=32 << 20
+            )
         finally:
-            over.set()
-            with contextlib.suppress(OSError):
-                server.shutdown(socket.SHUT_RDWR)  # wakes the thread
+            site.is_over.set()
+            site.shutdown()
             thread.join()
 
 
-def _serve(server: socket.socket, folder: Path, over: threading.Event) -> None:
-    port, last = str(server.getsockname()[1]).encode(), 0
-    while not over.is_set():
-        with contextlib.suppress(OSError):
-            connection, _ = server.accept()
-            with connection:
-                connection.settimeout(2)
-                connection.recv(1 << 16)
-                connection.sendall(_content(folder, last, "head").replace(b"{port}", port))
-                _send(connection, folder, last, over)
-            last += (folder / f"{last + 1}.head").exists()
-
-
-def _send(connection: socket.socket, folder: Path, i: int, over: threading.Event) -> None:
-    body, pace = _content(folder, i, "body"), float(_content(folder, i, "pace") or 0)
-    size = 1 << 16 if not pace else 1
-    for at in range(0, len(body), size):
-        connection.sendall(body[at : at + size])
-        if pace and over.wait(pace):
-            return
-
-
-def _content(folder: Path, i: int, kind: str) -> bytes:
-    file = folder / f"{i}.{kind}"
-    return file.read_bytes() if file.exists() else b""
+DOWNLOAD = Kind(
+    64 << 20,
+    _seeds,
+    one_file(
+        {".head": _mutated_head, ".body": _mutated_body, "part": raw.mutated},
+        rarely={".pace": lambda rng, pace: rng.choice((b"0.01", b"0.3"))},  # drips
+        chance=0.03,
+    ),
+    _read,
+)

@@ -1,7 +1,5 @@
 """Pictures: chunks of PNG, segments of JPEG, blocks of GIF and tags, with the right lengths."""
 
-from __future__ import annotations
-
 import functools
 import random
 import struct
@@ -21,12 +19,9 @@ def mutated(rng: random.Random, content: bytes) -> bytes:
     """The picture after a change."""
     if rng.random() < 0.2 or len(content) > _LARGEST:
         return raw.mutated(rng, content)
-    if content.startswith(PNG):
-        return _png(rng, content)
-    if content.startswith(b"\xff\xd8"):
-        return _jpeg(rng, content)
-    if content.startswith(b"II*\0"):
-        return _tiff(rng, content)
+    for start, form_mutated in ((PNG, _png), (b"\xff\xd8", _jpeg), (b"II*\0", _tiff)):
+        if content.startswith(start):
+            return form_mutated(rng, content)
     if content.startswith(b"GIF8") and rng.random() < 0.3:
         return _gif(rng, content)
     for start, (at, form) in _SIZE_AT.items():
@@ -47,49 +42,42 @@ def _gif(rng: random.Random, content: bytes) -> bytes:
 
 
 def _png(rng: random.Random, content: bytes) -> bytes:
-    chunks = _chunks(content)
-    if not chunks:
-        return raw.mutated(rng, content)
-    at, action = rng.randrange(len(chunks)), rng.randrange(9)
-    name, data = chunks[at]
-    if action == 0:
-        del chunks[at]
-    elif action == 1:
-        most = 8 * _LARGEST // (len(data) + 1)
-        chunks[at:at] = [chunks[at]] * min(rng.choice((1, 100, 10_000)), most)
-        chunks[at:at] = [(b"tEXt", b"")] * rng.choice((0, 0, 0, 300_000))
-    elif action == 2:
-        chunks[at] = name, raw.mutated(rng, data)
-    elif action == 3:
-        rng.shuffle(chunks)
-    elif action == 4:
-        kind = rng.choice((b"tEXt", b"iCCP", b"zTXt", b"eXIf", b"acTL", b"tRNS", b"PLTE", b"gAMA"))
-        chunks.insert(rng.randrange(1, len(chunks) + 1), (kind, _filling(rng, kind)))
-    elif action in (5, 6) and chunks[0][0] == b"IHDR":
-        header = bytearray(chunks[0][1].ljust(13, b"\0")[:13])
-        if action == 5:
-            header[rng.randrange(8, 13)] = rng.choice((0, 1, 2, 3, 4, 6, 8, 16, 255))
-        else:
-            header[:8] = struct.pack(">II", rng.choice(_SIDES), rng.choice(_SIDES))
-        chunks[0] = (b"IHDR", bytes(header))
-    elif action == 7 and rng.random() < 0.3:
-        return _bomb(rng.choice((3000, 6000, 11_000, 13_300)), rng.choice((0, 2, 3, 6)))
-    elif name == b"IDAT":
-        chunks[at] = name, zlib.compress(raw.mutated(rng, _inflated(data)), 1)
-    return PNG + b"".join(_chunk(*chunk) for chunk in chunks)
-
-
-def _chunks(content: bytes) -> list[tuple[bytes, bytes]]:
     chunks, at = [], len(PNG)
     while at + 12 <= len(content):
         size = int.from_bytes(content[at : at + 4], "big")
-        chunks.append((content[at + 4 : at + 8], content[at + 8 : at + 8 + size]))
+        chunks.append(content[at + 4 : at + 8 + size])
         at += 12 + size
-    return chunks
+    action = rng.randrange(8)
+    if not chunks:
+        return raw.mutated(rng, content)
+    if action == 0 and rng.random() < 0.3:
+        return _bomb(rng.choice((3000, 6000, 11_000, 13_300)), rng.choice((0, 2, 3, 6)))
+    if action in (1, 2) and chunks[0].startswith(b"IHDR"):
+        header = bytearray(chunks[0].ljust(17, b"\0")[:17])
+        if action == 1:
+            header[rng.randrange(12, 17)] = rng.choice((0, 1, 2, 3, 4, 6, 8, 16, 255))
+        else:
+            header[4:12] = struct.pack(">II", rng.choice(_SIDES), rng.choice(_SIDES))
+        chunks[0] = bytes(header)
+    else:
+        name = rng.choice((b"tEXt", b"iCCP", b"zTXt", b"eXIf", b"acTL", b"tRNS", b"PLTE", b"gAMA"))
+        chunks = raw.in_parts(rng, chunks, _other_data, [name + _filling(rng, name), b"tEXt"])
+    return PNG + b"".join(map(_chunk, chunks))
 
 
-def _chunk(name: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+def _chunk(part: bytes) -> bytes:
+    size = struct.pack(">I", max(len(part) - 4, 0))
+    return size + part + struct.pack(">I", zlib.crc32(part))
+
+
+def _other_data(rng: random.Random, part: bytes) -> bytes:
+    if not part.startswith(b"IDAT"):
+        return part[:4] + raw.mutated(rng, part[4:])
+    try:
+        pixels = zlib.decompressobj().decompress(part[4:], 1 << 20)
+    except zlib.error:
+        pixels = part[4:]
+    return b"IDAT" + zlib.compress(raw.mutated(rng, pixels), 1)
 
 
 def _filling(rng: random.Random, name: bytes) -> bytes:
@@ -100,21 +88,14 @@ def _filling(rng: random.Random, name: bytes) -> bytes:
     return rng.randbytes(rng.choice((0, 1, 3, 256, 768)))
 
 
-def _inflated(data: bytes) -> bytes:
-    try:
-        return zlib.decompressobj().decompress(data, 1 << 20)
-    except zlib.error:
-        return data
-
-
 @functools.lru_cache(16)
 def _bomb(side: int, colours: int) -> bytes:
     """A picture of zeros with many more pixels than bytes."""
     samples = {0: 1, 2: 3, 3: 1, 6: 4}[colours]
     header = struct.pack(">IIBBBBB", side, side, 8, colours, 0, 0, 0)
-    palette = _chunk(b"PLTE", bytes(3)) if colours == 3 else b""
-    data = _chunk(b"IDAT", _zeros(side * (samples * side + 1)))
-    return PNG + _chunk(b"IHDR", header) + palette + data + _chunk(b"IEND", b"")
+    palette = [b"PLTE" + bytes(3)] if colours == 3 else []
+    data = b"IDAT" + _zeros(side * (samples * side + 1))
+    return PNG + b"".join(map(_chunk, [b"IHDR" + header, *palette, data, b"IEND"]))
 
 
 @functools.lru_cache(16)
@@ -125,61 +106,38 @@ def _zeros(count: int) -> bytes:
 
 
 def _jpeg(rng: random.Random, content: bytes) -> bytes:
-    segments, rest = _segments(content)
-    at, action = rng.randrange(len(segments) + 1), rng.randrange(8)
-    if action == 0 and at < len(segments):
-        del segments[at]
-    elif action == 1 and at < len(segments):
-        segments[at:at] = [segments[at]] * rng.choice((1, 10, 1000))
-    elif action == 2 and at < len(segments):
-        marker, data = segments[at]
-        segments[at] = marker, raw.mutated(rng, data)
-    elif action == 3:
-        segments[at:at] = [(rng.choice(_MARKERS), _payload(rng))] * rng.choice((1, 1, 30, 3000))
-    elif action == 4:
-        rng.shuffle(segments)
-    elif action == 5:
-        rest = raw.mutated(rng, rest)
-    elif action == 6:
-        return content[:2] + b"\xff" * rng.choice((1, 3, 1000, 400_000, 4_000_000)) + content[2:]
-    else:
-        sides = struct.pack(">HH", rng.choice(_SIDES) % 2**16, rng.choice(_SIDES) % 2**16)
-        segments = [
-            (marker, data[:1] + sides + data[5:] if marker in (0xC0, 0xC2) else data)
-            for marker, data in segments
-        ]
-    head = b"".join(
-        b"\xff" + bytes([marker]) + struct.pack(">H", (len(data) + 2) % 2**16) + data
-        for marker, data in segments
-    )
-    return b"\xff\xd8" + head + rest
-
-
-def _segments(content: bytes) -> tuple[list[tuple[int, bytes]], bytes]:
-    """The segments before the scan, and what follows them."""
-    segments, at = [], 2
+    segments, at = [], 2  # those before the scan
     while content[at : at + 1] == b"\xff" and content[at + 1 : at + 2] not in (b"\xda", b""):
         size = max(int.from_bytes(content[at + 2 : at + 4], "big"), 2)
-        segments.append((content[at + 1], content[at + 4 : at + 2 + size]))
+        segments.append(content[at + 1 : at + 2] + content[at + 4 : at + 2 + size])
         at += 2 + size
-    return segments, content[at:]
+    scan, action = content[at:], rng.randrange(8)
+    if action == 0:
+        scan = raw.mutated(rng, scan)
+    elif action == 1:
+        return content[:2] + b"\xff" * rng.choice((1, 3, 1000, 400_000, 4_000_000)) + content[2:]
+    elif action == 2:
+        sides = struct.pack(">HH", rng.choice(_SIDES) % 2**16, rng.choice(_SIDES) % 2**16)
+        segments = [
+            part[:2] + sides + part[6:] if part[:1] in (b"\xc0", b"\xc2") else part
+            for part in segments
+        ]
+    else:
+        added = [bytes([rng.choice(_MARKERS)]) + _payload(rng)]
+        segments = raw.in_parts(rng, segments or added, raw.mutated, added)
+    start = b"".join(
+        b"\xff" + part[:1] + struct.pack(">H", (len(part) + 1) % 2**16) + part[1:]
+        for part in segments
+    )
+    return b"\xff\xd8" + start + scan
 
 
 def _payload(rng: random.Random) -> bytes:
     exif = b"Exif\0\0" + rng.choice((b"II*\0\x08\0\0\0", b"MM\0*\0\0\0\x08"))
     orientation = rng.choice((b"\x01\0\x12\x01\x03\0\x01\0\0\0", b"\0\x01\x01\x12\0\x03\0\0\0\x01"))
     exif += orientation + raw.number(rng).ljust(4, b"\0") + bytes(4)
-    return rng.choice(
-        (
-            b"",
-            b"",
-            exif,
-            exif + b"\xff" * 60_000,
-            _overlapping(rng),
-            rng.randbytes(100),
-            b"Adobe\0d",
-        )
-    )
+    long, noise = exif + b"\xff" * 60_000, rng.randbytes(100)
+    return rng.choice((b"", b"", exif, long, _overlapping(rng), noise, b"Adobe\0d"))
 
 
 def _overlapping(rng: random.Random) -> bytes:

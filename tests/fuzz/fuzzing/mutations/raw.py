@@ -1,15 +1,18 @@
 """Bytes of any file: flipped, deleted, repeated, truncated, spliced, replaced by numbers."""
 
-from __future__ import annotations
-
 import random
 import struct
+from collections.abc import Sequence
+
+from fuzzing.kind import Mutation
 
 NUMBERS = (
     0, 1, 2, 3, 7, 8, 47, 49, 127, 128, 255, 256, 4096, 2**15, 2**16 - 1, 2**16, 2**24, 2**31 - 1,
     2**31, 2**32 - 1, 2**32, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1,
 )  # fmt: skip
 _LENGTHS = (1, 2, 4, 8, 16, 64, 256, 4096)
+_COUNTS = (2, 3, 100, 10_000, 300_000)  # of a part that is repeated
+_MOST = 4 << 20  # bytes of it then
 _FORMATS = ("<B", "<H", ">H", "<I", ">I", "<Q", ">Q")
 
 
@@ -39,6 +42,22 @@ def mutated(rng: random.Random, content: bytes) -> bytes:
     elif action == 8:
         return content + rng.choice((b"\0", b"\n", content[:64], bytes(4096)))
     return content[:at] + piece + content[end:]
+
+
+def in_parts(rng: random.Random, parts: list[bytes], change: Mutation, added: Sequence[bytes]):
+    """The parts of a file after one was removed, repeated, changed or added, or all were mixed."""
+    at, action, count = rng.randrange(len(parts)), rng.randrange(7), rng.choice(_COUNTS)
+    part, new = parts[at], []
+    if action == 0:
+        return rng.sample(parts, len(parts))
+    if action == 1:
+        new = [part] * min(count, _MOST // (len(part) + 1))
+    elif action == 2:
+        other = rng.choice(added)
+        new = [part] + [other] * min(rng.choice((1, 1, 1, count)), _MOST // (len(other) + 1))
+    elif action > 3:
+        new = [change(rng, part)]
+    return [*parts[:at], *new, *parts[at + 1 :]]
 
 
 def number(rng: random.Random) -> bytes:

@@ -1,13 +1,11 @@
 """TFRecord files: lengths, checksums that are right, and examples of protobuf."""
 
-from __future__ import annotations
-
 import random
 import struct
 
 import google_crc32c
 
-from fuzzing.mutations import raw
+from fuzzing.mutations import images, raw
 
 
 def framed(record: bytes) -> bytes:
@@ -16,37 +14,23 @@ def framed(record: bytes) -> bytes:
     return length + _masked(length) + record + _masked(record)
 
 
-def records_of(content: bytes) -> list[bytes]:
-    """The records of a file, whatever their checksums are."""
-    records, at = [], 0
-    while at + 16 <= len(content):
-        size = int.from_bytes(content[at : at + 8], "little")
-        records.append(content[at + 12 : at + 12 + size])
-        at += 16 + size
-    return records
-
-
-def mutated(rng: random.Random, content: bytes, picture) -> bytes:
-    """The file after a change; `picture` changes an encoded image."""
-    records, action = records_of(content), rng.randrange(7)
+def mutated(rng: random.Random, content: bytes) -> bytes:
+    """The file after a change."""
+    records, start, action = [], 0, rng.randrange(7)
+    while start + 16 <= len(content):  # whatever the checksums are
+        size = int.from_bytes(content[start : start + 8], "little")
+        records.append(content[start + 12 : start + 12 + size])
+        start += 16 + size
     if action == 0 or not records:
         return raw.mutated(rng, content)
     if action == 1:  # a length, with its checksum
         length = struct.pack("<Q", rng.choice(raw.NUMBERS))
         return content + length + _masked(length) + rng.randbytes(rng.choice((0, 4, 100)))
-    at = rng.randrange(len(records))
-    if action == 2:
-        records[at] = raw.mutated(rng, records[at])
-    elif action == 3:
-        records[at:at] = [records[at]] * rng.choice((1, 2, 200))
-    elif action == 4:
-        records[at] = b""
-    else:
-        records[at] = _example(rng, records[at], picture)
-    return b"".join(map(framed, records))
+    change = _example if action > 3 else raw.mutated
+    return b"".join(map(framed, raw.in_parts(rng, records, change, [b""])))
 
 
-def _example(rng: random.Random, record: bytes, picture) -> bytes:
+def _example(rng: random.Random, record: bytes) -> bytes:
     """Another value of a feature: a class, a name, the picture, or another type."""
     import tensorflow as tf
 
@@ -60,16 +44,15 @@ def _example(rng: random.Random, record: bytes, picture) -> bytes:
     if action == 0:
         del features[name]
     elif action == 1:
-        feature.int64_list.value[:] = [
-            rng.choice((0, 1, -1, 2**31, 2**63 - 1, -(2**63))) for _ in range(rng.choice((0, 1, 9)))
-        ]
+        numbers = (0, 1, -1, 2**31, 2**63 - 1, -(2**63))
+        feature.int64_list.value[:] = rng.choices(numbers, k=rng.choice((0, 1, 9)))
     elif action == 2:
         text = rng.choice((b"", b"a\nb", b"\xff\xfe", b"\0", b"x" * 100_000, b"\x1b[2J"))
         feature.bytes_list.value[:] = [text] * rng.choice((0, 1, 2))
     elif action == 3:
         feature.float_list.value[:] = [float("nan")]
     elif feature.bytes_list.value:
-        feature.bytes_list.value[0] = picture(rng, feature.bytes_list.value[0])
+        feature.bytes_list.value[0] = images.mutated(rng, feature.bytes_list.value[0])
     return example.SerializeToString()
 
 

@@ -1,14 +1,14 @@
 """`.tflite` files: fields of any object of the flatbuffer, and offsets in it."""
 
-from __future__ import annotations
-
 import random
 import struct
 from typing import Any
 
+import flatbuffers
 import numpy as np
+from ai_edge_litert import schema_py_generated as schema
 
-from fuzzing.mutations import json_text, raw
+from fuzzing.mutations import raw, text
 
 _OFFSETS = (0, 1, 2, 3, 4, 8, 64, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFFFFF0)
 
@@ -23,28 +23,28 @@ def mutated(rng: random.Random, content: bytes) -> bytes:
         value = rng.choice((*_OFFSETS, rng.randrange(len(content) + 4)))
         return content[:at] + struct.pack("<I", value) + content[at + 4 :]
     try:
-        model = _objects(content)
+        model = schema.ModelT.InitFromPackedBuf(content, 0)
         holder, name = rng.choice(_places(model))
-        value = vars(holder)[name]
-        setattr(holder, name, _changed(rng, value))
-        return pack(model)
+        setattr(holder, name, _changed(rng, vars(holder)[name]))
+        return _packed(model)
     except Exception:  # a value that cannot be written, or a damaged file
         return raw.mutated(rng, content)
 
 
-def pack(model: Any) -> bytes:
-    """The file of a tree of the schema's objects."""
-    import flatbuffers
+def without_weights(content: bytes) -> bytes:
+    """A file of a few thousand bytes, so that mutations meet the graph and not the weights."""
+    model = schema.ModelT.InitFromPackedBuf(content, 0)
+    for buffer in model.buffers:
+        if buffer.data is not None:
+            buffer.data = buffer.data[:16]
+    return _packed(model)
 
+
+def _packed(model: Any) -> bytes:
+    """The file of a tree of the schema's objects."""
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), b"TFL3")
     return bytes(builder.Output())
-
-
-def _objects(content: bytes) -> Any:
-    from ai_edge_litert import schema_py_generated as schema
-
-    return schema.ModelT.InitFromPackedBuf(content, 0)
 
 
 def _places(found: Any) -> list[tuple[Any, str]]:
@@ -71,5 +71,5 @@ def _changed(rng: random.Random, value: Any) -> Any:
     if isinstance(value, int):
         return rng.choice((value + 1, value - 1, -1, 0, 127, 2**31 - 1, -(2**31)))
     if isinstance(value, float):
-        return float(rng.choice([n for n in json_text.NUMBERS if abs(n) < 1e300]))
+        return float(rng.choice([n for n in text.NUMBERS if abs(n) < 1e300]))
     return None

@@ -1,6 +1,4 @@
-"""JSON: values of the same type and of others, and text that JSON's readers stumble over."""
-
-from __future__ import annotations
+"""JSON, by the types of its values, and lines, such as those of metrics.jsonl and index.csv."""
 
 import itertools
 import json
@@ -27,7 +25,7 @@ _LARGEST = 1 << 20  # bytes of text whose values are changed
 _PLACEHOLDER = "PLACEHOLDER of raw text"
 
 
-def mutated(rng: random.Random, content: bytes) -> bytes:
+def json_value(rng: random.Random, content: bytes) -> bytes:
     """The text after one of its values, or a byte of it, was changed."""
     if len(content) > _LARGEST:
         return raw.mutated(rng, content)
@@ -103,3 +101,27 @@ def _places(container: Any) -> Iterator[tuple[Any, Any]]:
         yield container, key
         if isinstance(container[key], (dict, list)):
             yield from _places(container[key])
+
+
+_LINES = (b"", b" ", b"\0", b"\x1b[2J", b"\xff\xfe", b"\xed\xa0\x80", b"a\rb", b'"', b"{", b",,,")
+
+
+def lines(rng: random.Random, content: bytes) -> bytes:
+    """The text after one of its lines was changed, repeated or removed."""
+    if rng.random() < 0.2:
+        return raw.mutated(rng, content)
+    return b"\n".join(raw.in_parts(rng, content.split(b"\n"), _line, _LINES))
+
+
+def _line(rng: random.Random, line: bytes) -> bytes:
+    action = rng.randrange(4)
+    if action == 0:
+        return line + rng.choice(_LINES)
+    if action == 1:
+        return line[:1] * rng.choice((0, 1000, 1_000_000))
+    if line.startswith(b"{"):
+        return json_value(rng, line)
+    cells = line.split(b",")
+    value = rng.choice((*NUMBERS, *TEXTS, "nan", "inf", "1e999", "9" * 5000))
+    cells[rng.randrange(len(cells))] = str(value).encode()
+    return b",".join(cells)

@@ -1,0 +1,225 @@
+"""Files of data: TFRecords, indices, CIFAR-10, and pictures through Pillow and TensorFlow."""
+
+import contextlib
+import functools
+import hashlib
+import io
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from fuzzing.kind import Files, Kind, one_file
+from fuzzing.kinds._reading import each_of, small_model
+from fuzzing.mutations import images, raw, records, text
+from keras_vit.data.cifar import cifar10
+from keras_vit.data.decoding import examine_image
+from keras_vit.data.images import read_picture
+from keras_vit.data.index import FORMAT, Index
+from keras_vit.data.preprocessing import preprocess_image
+from keras_vit.data.reading import naming_unreadable
+from keras_vit.data.records import IMAGENET, Piece, cache_place, record_source
+from keras_vit.data.tf_preprocessing import preprocess_files
+from keras_vit.deploy.serving import export_serving
+from keras_vit.specs import Preprocessing
+from keras_vit.weights import augreg
+
+_EIGHT = Preprocessing(8, 8)
+_MODES = {
+    "PNG": ("1", "L", "LA", "P", "RGB", "RGBA", "I;16"), "JPEG": ("L", "RGB", "CMYK"),
+    "WEBP": ("RGB", "RGBA"), "GIF": ("P",), "BMP": ("RGB",), "TIFF": ("L", "RGB", "I;16"),
+}  # fmt: skip
+
+
+def _made(mode: str, form: str) -> bytes:
+    """A small picture of a mode in a format; those of JPEG have an EXIF block."""
+    grey = (np.arange(9 * 7).reshape(9, 7) * 4 % 256).astype(np.uint8)
+    image = Image.fromarray(grey.astype(np.uint16) if mode == "I;16" else grey)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    options = {"exif": exif} if form == "JPEG" else {}
+    stream = io.BytesIO()
+    (image if mode == "I;16" else image.convert(mode)).save(stream, form, **options)
+    return stream.getvalue()
+
+
+def _run_length_encoded() -> bytes:
+    """A BMP of 7 x 9 pixels that Pillow decodes in Python; its own encoder does not write them."""
+    rows = b"\x07\x05\x00\x00" * 9 + b"\x00\x01"  # seven pixels of colour 5, and the row's end
+    start = 14 + 40 + 4 * 256
+    sizes = struct.pack("<IiiHHIIiiII", 40, 7, 9, 1, 8, 1, len(rows), 0, 0, 256, 0)
+    head = b"BM" + struct.pack("<IHHI", start + len(rows), 0, 0, start)
+    return head + sizes + bytes(range(256)) * 4 + rows
+
+
+def _pictures(home: Path) -> list[Files]:
+    made = [_made(mode, form) for form, modes in _MODES.items() for mode in modes]
+    return [{"picture": picture} for picture in (*made, _run_length_encoded())]
+
+
+def _read_picture(folder: Path, home: Path) -> None:
+    file = folder / "picture"
+    each_of(
+        lambda: examine_image(file)[0].encode(),
+        lambda: preprocess_image(read_picture(file), _EIGHT),
+    )
+
+
+PICTURE = Kind(1 << 30, _pictures, one_file({"picture": images.mutated}), _read_picture)
+
+
+def _served(home: Path) -> list[Files]:
+    if not (home / "served").exists():
+        export_serving(small_model(), home / "served")
+    modes = {"PNG": ("L", "P", "RGBA", "RGB"), "JPEG": ("L", "RGB")}
+    return [{"picture": _made(mode, form)} for form in modes for mode in modes[form]]
+
+
+_loaded = functools.cache(tf.saved_model.load)
+
+
+def _read_through_tensorflow(folder: Path, home: Path) -> None:
+    """In one of two ways, because the limits of time and memory are for one reading."""
+    content = (folder / "picture").read_bytes()
+    if zlib.crc32(content) % 2:
+        signatures = _loaded(str(home / "served")).signatures
+        signatures["bytes"](image_bytes=tf.constant([content]))
+    else:
+        preprocess_files(tf.constant(content), _EIGHT)
+
+
+SERVED = PICTURE._replace(seeds=_served, read=_read_through_tensorflow)
+
+
+def _cifar(home: Path) -> list[Files]:
+    """Records, or pictures with the classes as JSON."""
+    stream = io.BytesIO()
+    Image.fromarray(np.zeros((2, 1024, 3), np.uint8)).save(stream, "PNG")
+    names = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
+    classes = {
+        f"{split}_lables.json": json.dumps([1] * count).encode()
+        for split, count in (("train", 10), ("test", 2))
+    }
+    return [
+        {f"{name}.png": stream.getvalue() for name in names} | classes,
+        {f"{name}.bin": (b"\1" + bytes(3072)) * 2 for name in names},
+    ]
+
+
+CIFAR = Kind(
+    1 << 30,  # pictures of at most 179 million pixels are decoded
+    _cifar,
+    one_file({".json": text.json_value, ".png": images.mutated, ".bin": raw.mutated}),
+    lambda folder, home: cifar10(folder).image(0),
+)
+
+_FILE, _CACHE = Path("a.tfrecord"), Path("cache.json")
+
+
+def _records(home: Path) -> list[Files]:
+    """Examples, without and with the cache of what is known of them."""
+    file = home / _FILE
+    file.write_bytes(b"".join(records.framed(_example(i)) for i in range(3)))
+    with _found_at(home):
+        _source()
+        [cached] = Path(os.environ["KERAS_VIT_CACHE"], "records").iterdir()
+        alone = {_FILE.name: file.read_bytes()}
+        return [alone, alone | {_CACHE.name: cached.read_bytes()}]
+
+
+def _example(i: int) -> bytes:
+    example = tf.train.Example()
+    features = example.features.feature
+    features[IMAGENET.image].bytes_list.value.append(_made("RGB", ("PNG", "JPEG")[i % 2]))
+    features[IMAGENET.label].int64_list.value.append(i)
+    features[IMAGENET.text].bytes_list.value.append(b"class %d" % i)
+    return example.SerializeToString(deterministic=True)
+
+
+def _source() -> Any:
+    return record_source("records", "records", {"": [Piece(_FILE)]}, IMAGENET)
+
+
+def _read_records(folder: Path, home: Path) -> None:
+    with _found_at(folder):
+        source = _source()
+        source.image(0)
+        with naming_unreadable(source):  # as in training
+            source.image.contents(tf.constant(len(source) - 1, tf.int64))
+
+
+@contextlib.contextmanager
+def _found_at(folder: Path) -> Iterator[None]:
+    """The cache is that of the file in this folder: of its relative path, its size and its time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("KERAS_VIT_CACHE", str(folder / "cache"))
+        if _FILE.exists():
+            os.utime(_FILE, ns=(10**18, 10**18))
+        if _CACHE.exists():
+            cached = cache_place(_FILE, IMAGENET)
+            cached.parent.mkdir(parents=True)
+            cached.write_bytes(_CACHE.read_bytes())
+        yield
+
+
+_file_changed = one_file({_FILE.name: records.mutated})
+_cache_changed = one_file({_CACHE.name: text.json_value})
+
+RECORDS = Kind(
+    1 << 30,  # a picture as large as the limit: 252 MiB for 36 million pixels
+    _records,
+    lambda rng, files: (_cache_changed if _CACHE.name in files else _file_changed)(rng, files),
+    _read_records,
+)
+
+_PICTURE = Path("a.png")
+_INDEX = f"cache/pictures/{hashlib.sha256(os.fsencode(Path('.'))).hexdigest()[:32]}.json"
+_ROW = {
+    "name": "S/16", "ds": "i21k", "epochs": "300.0", "lr": "0.001", "adapt_ds": "imagenet2012",
+    "adapt_resolution": "224", "adapt_final_val": "0.8", "adapt_filename": (
+        "S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.1-do_0.0-sd_0.0--imagenet2012-steps_20k-lr_0.01"
+        "-res_224"
+    ),
+}  # fmt: skip
+
+
+def _index(home: Path) -> list[Files]:
+    """What is known of a folder's pictures, and AugReg's index.csv."""
+    about = {"format": FORMAT, "folder": ".", "files": {"a.png": [3, 10**18, "", "PNG"]}}
+    columns = list(augreg.IndexRow.__annotations__)
+    row = ",".join(_ROW.get(name, "") for name in columns)
+    return [
+        {_PICTURE.name: b"abc", _INDEX: json.dumps(about).encode()},
+        {"index.csv": "\n".join([",".join(columns), *[row] * 3]).encode()},
+    ]
+
+
+def _read_index(folder: Path, home: Path) -> None:
+    csv = folder / "index.csv"
+    each_of(
+        lambda: csv.exists() and augreg.best(augreg.read_index(csv), "S/16"),
+        lambda: (folder / _PICTURE).exists() and _examine(folder),
+    )
+
+
+def _examine(folder: Path) -> None:
+    with _found_at(folder):
+        os.utime(_PICTURE, ns=(10**18, 10**18))
+        index = Index(Path("."))
+        index.check_format(_PICTURE)
+        for entry in index.examine([_PICTURE]).values():
+            f"{entry.fault}{entry.plain}".encode()
+
+
+INDEX = Kind(
+    64 << 20, _index, one_file({".json": text.json_value, ".csv": text.lines}), _read_index
+)

@@ -1,0 +1,108 @@
+"""Bundles beside a file that is intact, `.tflite` files as they are read, and as they are run."""
+
+import hashlib
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+
+from fuzzing.kind import Files, Kind, one_file
+from fuzzing.kinds._reading import each_of
+from fuzzing.mutations import raw, text, tflite
+from keras_vit.deploy.bundle import export_report as report
+from keras_vit.deploy.bundle import golden
+from keras_vit.deploy.bundle.opened import open_bundle
+from keras_vit.deploy.convert.auto import read_recipe
+from keras_vit.tflite.flatbuffer import check_static, operators, read_graph
+from keras_vit.tflite.gpu_compatibility import lint
+from keras_vit.tflite.runtimes import check_runtime, runtime_floor, versions
+
+_ASSETS = Path(__file__).parents[4] / "android_demo/app/src/main/assets/bundles"
+
+
+def _of(name: str) -> Files:
+    """The files of a bundle of the app."""
+    return {path.name: path.read_bytes() for path in sorted((_ASSETS / name).iterdir())}
+
+
+def _bundle(home: Path) -> list[Files]:
+    golden._TIMED = 1  # how fast it runs does not matter here
+    files = {f"int8/{name}": content for name, content in _of("digits-int8").items()}
+    about = json.loads(files["int8/model.json"])
+    measured = {"latency": [], "peak_bytes": 1000, "load_s": 0.5, "compressed_bytes": 1000}
+    known = {"name": "int8", "bytes": 9, "sha256": about["sha256"], "measured": measured}
+    table = report.table_record([report.table_row(about["parity"], **known)], {}, 1)
+    recipe = {
+        "format": 1, "base": "int8", "model": about["model"], "chosen_on": "3 images",
+        "float_layers": ["head"], "sensitivity": {"head": 0.5},
+    }  # fmt: skip
+    more = {"int8/recipe.json": recipe, "table.json": table}
+    return [files | {name: json.dumps(value).encode() for name, value in more.items()}]
+
+
+def _read_bundle(folder: Path, home: Path) -> None:
+    each_of(
+        lambda: golden.check_golden(folder / "int8"),
+        lambda: read_recipe(folder / "int8/recipe.json", "ViT-Pico_4", {"int8"}),
+        lambda: report._earlier_bundles(folder, {}),
+        lambda: report._labels(folder, {"int8": {}}),
+        lambda: report.withdraw_report(folder),  # the last one, because it removes table.json
+    )
+
+
+BUNDLE = Kind(
+    64 << 20,
+    _bundle,
+    one_file(
+        {".json": text.json_value, ".txt": text.lines},
+        rarely={".tflite": raw.mutated},  # it is no longer the file of model.json
+        chance=0.03,
+    ),
+    _read_bundle,
+)
+
+
+def _tflite(home: Path) -> list[Files]:
+    """Whole files, and more often the same of a few thousand bytes, without their weights."""
+    whole = [_of(name)["model.tflite"] for name in ("digits-int8", "digits-float16")]
+    small = [tflite.without_weights(content) for content in whole] * 4
+    return [{"model.tflite": content} for content in (*small, *whole)]
+
+
+def _read_tflite(folder: Path, home: Path) -> None:
+    graph = read_graph(folder / "model.tflite")
+    each_of(
+        lambda: operators(graph), lambda: versions(graph), lambda: runtime_floor(graph),
+        lambda: check_static(graph), lambda: lint(graph), lambda: check_runtime(graph, "2.10.0"),
+        lambda: [graph.layer(operator) for operator in graph.operators],
+        lambda: (graph.producers, graph.consumers),
+    )  # fmt: skip
+
+
+TFLITE = Kind(
+    64 << 20,  # the objects of a list of 65,536 entries
+    _tflite,
+    one_file({".tflite": tflite.mutated}),
+    _read_tflite,
+)
+
+
+def _with_its_hash(rng: random.Random, files: Files) -> Files:
+    """The file is damaged although model.json has its hash."""
+    content = tflite.mutated(rng, files["model.tflite"])
+    about = json.loads(files["model.json"]) | {"sha256": hashlib.sha256(content).hexdigest()}
+    return files | {"model.tflite": content, "model.json": json.dumps(about).encode()}
+
+
+def _run(folder: Path, home: Path) -> None:
+    bundle = open_bundle(folder, trusted=False)
+    bundle.predict(np.zeros((1, *bundle.preprocessing.size, 3), np.float32))
+
+
+EXECUTED = Kind(
+    2 << 30,  # LiteRT takes what a file asks for
+    lambda home: [_of("digits-int8"), _of("digits-float16")],
+    _with_its_hash,
+    _run,
+)
