@@ -34,9 +34,14 @@ TOY = keras_vit.ViTSpec(patch_size=8, hidden_dim=24, depth=2, num_heads=2, mlp_d
 def squares() -> data.Source:
     """Sixteen pictures of two classes."""
     targets = np.arange(16) % 2
-    ids = tuple(f"squares/{i}" for i in range(16))
-    pixels = [np.full((8, 8, 3), 40 + 160 * target, np.uint8) for target in targets]
-    return data.Source("squares", "squares", ("dark", "light"), ids, targets, pixels.__getitem__)
+    return data.Source(
+        name="squares",
+        locator="squares",
+        labels=("dark", "light"),
+        ids=tuple(f"squares/{i}" for i in range(16)),
+        targets=targets,
+        image=lambda i: np.full((8, 8, 3), 40 + 160 * targets[i], np.uint8),
+    )
 
 
 @pytest.fixture
