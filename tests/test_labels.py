@@ -6,18 +6,12 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import UsageError
-from keras_vit.labels import (
-    decode_predictions,
-    imagenet2012_ids,
-    imagenet2012_labels,
-    read_labels,
-)
+from keras_vit import UsageError, decode_predictions, labels
 
 
 def test_imagenet_has_its_1000_classes_in_the_order_of_the_logits():
-    labels, ids = imagenet2012_labels(), imagenet2012_ids()
-    assert len(labels) == len(ids) == len(set(ids)) == 1000
+    names, ids = labels.imagenet2012_labels(), labels.imagenet2012_ids()
+    assert len(names) == len(ids) == len(set(ids)) == 1000
     assert list(ids) == sorted(ids)
     # Index, id and name as in Keras' imagenet_class_index.json.
     for index, wordnet_id, name in (
@@ -28,15 +22,12 @@ def test_imagenet_has_its_1000_classes_in_the_order_of_the_logits():
         (639, "n03710721", "maillot, tank_suit"),
         (999, "n15075141", "toilet_tissue, toilet_paper, bathroom_tissue"),
     ):
-        assert (ids[index], labels[index]) == (wordnet_id, name)
-
-
-def test_imagenet_names_are_the_official_files():
-    # The file's length in characters; no name is empty, stretched or of another alphabet.
-    text = "".join(f"{label}\n" for label in imagenet2012_labels())
+        assert (ids[index], names[index]) == (wordnet_id, name)
+    # The length of the official file in characters; no name is stretched or of another alphabet.
+    text = "".join(f"{name}\n" for name in names)
     assert len(text) == 21_675
     assert text.isascii()
-    assert not any(label != label.strip() or "  " in label for label in imagenet2012_labels())
+    assert not any(name != name.strip() or "  " in name for name in names)
 
 
 def test_decodes_logits_best_first_by_their_softmax():
@@ -48,25 +39,17 @@ def test_decodes_logits_best_first_by_their_softmax():
     assert all(type(share) is float for image in shares for share in image)
 
 
-def test_probabilities_stay_as_they_are():
+def test_probabilities_stay_as_they_are_and_huge_logits_do_not_overflow():
     actual = decode_predictions([[0.25, 0.75]], ("a", "b"), from_logits=False)
     assert actual == [[("b", 0.75), ("a", 0.25)]]  # two classes, though top is 5
-
-
-def test_huge_logits_do_not_overflow():
     actual = decode_predictions(np.array([[1e4, 0.0, -1e4]]), list("abc"))
     assert actual == [[("a", 1.0), ("b", 0.0), ("c", 0.0)]]
 
 
 def test_one_logit_answers_with_its_label_or_not_by_its_sigmoid():
-    for logit, first in (
-        (2.0, "daisy"),
-        (-3.0, "not daisy"),
-        (0.0, "not daisy"),
-        (-900.0, "not daisy"),
-    ):
+    for logit in (2.0, -3.0, 0.0, -900.0):
         [found] = decode_predictions([[logit]], ["daisy"])
-        assert found[0][0] == first
+        assert found[0][0] == ("daisy" if logit > 0 else "not daisy")
         p = 1 / (1 + np.exp(-np.float128(logit)))
         assert dict(found) == pytest.approx({"daisy": float(p), "not daisy": float(1 - p)})
     [found] = decode_predictions([[0.25]], ["daisy"], from_logits=False)
@@ -74,25 +57,21 @@ def test_one_logit_answers_with_its_label_or_not_by_its_sigmoid():
     assert decode_predictions([[2.0]], ["daisy"], top=1)[0][0][0] == "daisy"
 
 
-def test_the_labels_of_a_model_are_used_first(small_spec, randomised, rng):
-    model = randomised(keras_vit.ViT(small_spec, 3, (16, 24), labels=("x", "y", "z")))
-    logits = model.predict(rng.normal(size=(4, 16, 24, 3)).astype(np.float32), verbose=0)
-    actual = decode_predictions(logits, model, top=1)
-    assert [image[0][0] for image in actual] == ["xyz"[i] for i in logits.argmax(1)]
-
-
-def test_a_thousand_classes_without_names_are_imagenets(small_spec):
+def test_labels_are_those_that_are_passed_then_those_of_a_model_then_imagenets(small_spec):
     logits = np.zeros((1, 1000))
     logits[0, 281] = 20
-    assert decode_predictions(logits)[0][0][0] == "tabby, tabby_cat"
-    nameless = keras_vit.ViT(small_spec, 1000, (16, 24))
-    assert decode_predictions(logits, nameless)[0][0][0] == "tabby, tabby_cat"
     named = [f"class {i}" for i in range(1000)]
-    assert decode_predictions(logits, named)[0][0][0] == "class 281"
+    for given, expected in (
+        (None, "tabby, tabby_cat"),
+        (keras_vit.ViT(small_spec, 1000, 16), "tabby, tabby_cat"),
+        (keras_vit.ViT(small_spec, 1000, 16, labels=named), "class 281"),
+        (named, "class 281"),
+    ):
+        assert decode_predictions(logits, given)[0][0][0] == expected
 
 
 @pytest.mark.parametrize(
-    ("predictions", "labels", "message"),
+    ("predictions", "names", "message"),
     [
         (np.zeros(3), list("abc"), r"numbers \(n, classes\). Received: float64 \(3,\)"),
         (np.array([["a"]]), ["a"], r"numbers \(n, classes\). Received: <U1"),
@@ -107,18 +86,20 @@ def test_a_thousand_classes_without_names_are_imagenets(small_spec):
         (np.full((1, 3), np.nan), list("abc"), "predictions must be finite"),
     ],
 )
-def test_predictions_that_cannot_be_decoded_are_refused(predictions, labels, message):
+def test_predictions_that_cannot_be_decoded_are_refused(predictions, names, message):
     with pytest.raises(UsageError, match=message):
-        decode_predictions(predictions, labels)
+        decode_predictions(predictions, names)
 
 
 def test_logits_passed_as_probabilities_are_refused():
-    with pytest.raises(UsageError, match=r"lie in \[0, 1\]. Received: -2 to 3; for logits pass"):
-        decode_predictions([[-2.0, 3.0]], ["a", "b"], from_logits=False)
-    with pytest.raises(UsageError, match=r"lie in \[0, 1\]. Received: 0 to 1.5; for logits pass"):
-        decode_predictions([[0.5, 1.5]], ["a", "b"], from_logits=False)
-    with pytest.raises(UsageError, match=r"lie in \[0, 1\]. Received: 0 to 1.5; for logits pass"):
-        decode_predictions([[1.5]], ["a"], from_logits=False)
+    for scores, names, received in (
+        ([[-2.0, 3.0]], ["a", "b"], "-2 to 3"),
+        ([[0.5, 1.5]], ["a", "b"], "0 to 1.5"),
+        ([[1.5]], ["a"], "0 to 1.5"),
+    ):
+        message = rf"lie in \[0, 1\]. Received: {received}; for logits pass"
+        with pytest.raises(UsageError, match=message):
+            decode_predictions(scores, names, from_logits=False)
     with pytest.raises(UsageError, match="top must be a positive integer"):
         decode_predictions([[0.0, 1.0]], ["a", "b"], top=0)
 
@@ -126,4 +107,4 @@ def test_logits_passed_as_probabilities_are_refused():
 def test_a_file_of_more_lines_than_there_may_be_classes_is_refused(tmp_path):
     (tmp_path / "labels.txt").write_bytes(b"\n" * 1_000_001)
     with pytest.raises(UsageError, match="expected at most 1,000,000 lines. Received: 1,000,001"):
-        read_labels(tmp_path / "labels.txt")
+        labels.read_labels(tmp_path / "labels.txt")

@@ -12,22 +12,16 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import deploy
+from keras_vit import UsageError, ViTSpec, deploy
 from keras_vit._keras import keras, register
 from keras_vit.deploy.graph.graph_options import GraphOptions, InferenceGraph
 from keras_vit.deploy.graph.inference import inference_module, prepare
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.resolve import parameters_of
 from keras_vit.layers.pooling import POOLING_LAYERS, PoolingLayer
-from keras_vit.parts.block import MLPS, PLAIN_ROWS, MLPKind
-from keras_vit.parts.embedding import TOKENS
+from keras_vit.parts import block, embedding, positions
 from keras_vit.parts.poolings import POOLINGS, Pooling
-from keras_vit.parts.positions import (
-    POSITION_EMBEDDINGS,
-    ROTATIONS,
-    PositionEmbedding,
-    PositionWeight,
-)
+from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.parts.rows import Row, rows
 from keras_vit.training import Recipe, build
 from keras_vit.training.settings import check_recipe
@@ -55,16 +49,10 @@ def _resample_slopes(slopes, old, new, prefix, method):
     return slopes * (np.subtract(old, 1) / np.subtract(new, 1))[:, None]
 
 
-RAMP = PositionEmbedding(
-    weights=(
-        PositionWeight("slopes", "slopes", lambda tokens, width: (2, width), _resample_slopes, 0.1),
-    ),
-    table=_table,
-    attention_weights=(
-        PositionWeight("decay", "decay", lambda tokens, heads: (1, heads), lambda decay, *_: decay),
-    ),
-    bias=_bias,
-    width_multiple=6,
+SLOPES = positions.PositionWeight("slopes", "slopes", lambda _, d: (2, d), _resample_slopes, 0.1)
+DECAY = positions.PositionWeight("decay", "decay", lambda _, n: (1, n), lambda decay, *_: decay)
+RAMP = positions.PositionEmbedding(
+    (SLOPES,), table=_table, attention_weights=(DECAY,), bias=_bias, width_multiple=6
 )
 
 
@@ -111,7 +99,7 @@ _GATE = """
 Gate_0/kernel    gate/kernel    glorot    D M
 Gate_0/bias      gate/bias      tiny      M
 """
-SQUARED = MLPKind(_squared, [*rows(_GATE), *PLAIN_ROWS])
+SQUARED = block.MLPKind(_squared, [*rows(_GATE), *block.PLAIN_ROWS])
 
 
 # "spin" turns by the number of the patch.
@@ -141,12 +129,12 @@ def model(request, monkeypatch, randomised):
     monkeypatch.setitem(POSITION_EMBEDDINGS, "ramp", RAMP)
     monkeypatch.setitem(POOLINGS, "energy", ENERGY)
     monkeypatch.setitem(POOLING_LAYERS, "energy", lambda spec, name: EnergyPooling(name=name))
-    monkeypatch.setitem(TOKENS, "memory_token", MEMORY_TOKEN)
+    monkeypatch.setitem(embedding.TOKENS, "memory_token", MEMORY_TOKEN)
     monkeypatch.setitem(POOLINGS, "memory", MEMORY)
     monkeypatch.setitem(POOLING_LAYERS, "memory", lambda spec, name: MemoryPooling(name=name))
-    monkeypatch.setitem(MLPS, "squared", SQUARED)
-    monkeypatch.setitem(ROTATIONS, "spin", _spin)
-    spec = keras_vit.ViTSpec(8, 48, 2, 3, 112, **KINDS[request.param])
+    monkeypatch.setitem(block.MLPS, "squared", SQUARED)
+    monkeypatch.setitem(positions.ROTATIONS, "spin", _spin)
+    spec = ViTSpec(8, 48, 2, 3, 112, **KINDS[request.param])
     return randomised(keras_vit.ViT(spec, 5, SIZE, labels=list("abcde")))
 
 
@@ -163,12 +151,12 @@ def assert_same(model, again, images):
 def test_the_spec_knows_the_kinds_constraints(model):
     assert model.spec.prefix_tokens == {"energy": 0, "token": 1, "memory": 3}[model.spec.pooling]
     if model.spec.position_embedding == "ramp":
-        with pytest.raises(keras_vit.UsageError, match="'ramp' needs .* multiple of 6. Received"):
-            keras_vit.ViTSpec(8, 32, 2, 2, 112, position_embedding="ramp")
-    with pytest.raises(keras_vit.UsageError, match="must be one of learned, .*, ramp. Received"):
-        keras_vit.ViTSpec(8, 48, 2, 3, 112, position_embedding="slope")
-    with pytest.raises(keras_vit.UsageError, match="must be one of token, .*, memory. Received"):
-        keras_vit.ViTSpec(8, 48, 2, 3, 112, pooling="max")
+        with pytest.raises(UsageError, match="'ramp' needs .* multiple of 6. Received"):
+            ViTSpec(8, 32, 2, 2, 112, position_embedding="ramp")
+    with pytest.raises(UsageError, match="must be one of learned, .*, ramp. Received"):
+        ViTSpec(8, 48, 2, 3, 112, position_embedding="slope")
+    with pytest.raises(UsageError, match="must be one of token, .*, memory. Received"):
+        ViTSpec(8, 48, 2, 3, 112, pooling="max")
 
 
 def test_the_kind_changes_what_the_model_computes(model, images):
@@ -187,27 +175,9 @@ def test_a_keras_file_brings_it_back(model, images, tmp_path):
     assert_same(model, keras.models.load_model(tmp_path / "model.keras"), images)
 
 
-def test_a_file_of_weights_brings_it_back(model, images, tmp_path):
+def test_a_file_of_weights_brings_it_back_and_is_resampled_to_another_size(model, images, tmp_path):
     keras_vit.save_weights(model, tmp_path / "weights.npz")
     assert_same(model, keras_vit.model_from_weights(tmp_path / "weights.npz"), images)
-
-
-def test_a_file_without_a_description_shows_it_by_its_keys(model, images, tmp_path):
-    keras_vit.save_weights(model, tmp_path / "weights.npz")
-    np.savez(
-        tmp_path / "bare.npz", **np.load(tmp_path / "weights.npz")
-    )  # as another program writes
-    if model.spec.rotation != "none":
-        pytest.skip("a rotation has no weights")
-    again = keras_vit.model_from_weights(tmp_path / "bare.npz", image_size=SIZE)
-    shown = dataclasses.replace(again.spec, layer_scale=model.spec.layer_scale)
-    assert bool(again.spec.layer_scale) == bool(model.spec.layer_scale)
-    assert (shown, again.image_size) == (model.spec, model.image_size)
-    np.testing.assert_array_equal(np.asarray(again(images)), np.asarray(model(images)))
-
-
-def test_another_image_size_resamples_its_positions(model, tmp_path):
-    keras_vit.save_weights(model, tmp_path / "weights.npz")
     larger = keras_vit.model_from_weights(tmp_path / "weights.npz", image_size=LARGER)
     assert larger.image_size == LARGER
     if model.spec.position_embedding == "ramp":
@@ -215,10 +185,22 @@ def test_another_image_size_resamples_its_positions(model, tmp_path):
         np.testing.assert_allclose(actual, slopes / 2, rtol=1e-6)
 
 
+def test_a_file_without_a_description_shows_it_by_its_keys(model, images, tmp_path):
+    if model.spec.rotation != "none":
+        pytest.skip("a rotation has no weights")
+    keras_vit.save_weights(model, tmp_path / "weights.npz")
+    np.savez(tmp_path / "bare.npz", **np.load(tmp_path / "weights.npz"))  # as other programs write
+    again = keras_vit.model_from_weights(tmp_path / "bare.npz", image_size=SIZE)
+    shown = dataclasses.replace(again.spec, layer_scale=model.spec.layer_scale)
+    assert bool(again.spec.layer_scale) == bool(model.spec.layer_scale)
+    assert (shown, again.image_size) == (model.spec, model.image_size)
+    np.testing.assert_array_equal(np.asarray(again(images)), np.asarray(model(images)))
+
+
 def test_other_programs_layouts_refuse_it(model, tmp_path):
     # timm has LayerScale.
     for layout in ("transformers",) if model.spec.layer_scale else ("timm", "transformers"):
-        with pytest.raises(keras_vit.UsageError, match="save a .npz|save this|cannot store"):
+        with pytest.raises(UsageError, match="save a .npz|save this|cannot store"):
             keras_vit.save_weights(model, tmp_path / "model.safetensors", layout)
 
 
@@ -228,18 +210,17 @@ def test_a_kind_without_weights_is_refused_there_too(monkeypatch, tmp_path, kind
     monkeypatch.setitem(POSITION_EMBEDDINGS, "waves", POSITION_EMBEDDINGS["sincos2d"])
     monkeypatch.setitem(POOLINGS, "mean", POOLINGS["gap"])
     monkeypatch.setitem(POOLING_LAYERS, "mean", POOLING_LAYERS["gap"])
-    model = keras_vit.ViT(keras_vit.ViTSpec(8, 48, 1, 3, 112, **kind), 5, SIZE)
-    with pytest.raises(keras_vit.UsageError, match="timm's ViT has learned positions or none"):
+    model = keras_vit.ViT(ViTSpec(8, 48, 1, 3, 112, **kind), 5, SIZE)
+    with pytest.raises(UsageError, match="timm's ViT has learned positions or none"):
         keras_vit.save_weights(model, tmp_path / "model.safetensors")
 
 
 def test_the_kind_with_the_most_keys_is_the_one_in_the_file(monkeypatch, randomised, tmp_path):
-    learned, relative = (POSITION_EMBEDDINGS[name] for name in ("learned", "relative"))
-    both = dataclasses.replace(
-        learned, attention_weights=relative.attention_weights, bias=relative.bias
-    )
+    learned, relative = POSITION_EMBEDDINGS["learned"], POSITION_EMBEDDINGS["relative"]
+    attention = {"attention_weights": relative.attention_weights, "bias": relative.bias}
+    both = dataclasses.replace(learned, **attention)
     monkeypatch.setitem(POSITION_EMBEDDINGS, "both", both)
-    spec = keras_vit.ViTSpec(8, 48, 1, 3, 112, position_embedding="both")
+    spec = ViTSpec(8, 48, 1, 3, 112, position_embedding="both")
     model = randomised(keras_vit.ViT(spec, 5, 16))
     keras_vit.save_weights(model, tmp_path / "weights.npz")
     np.savez(tmp_path / "bare.npz", **np.load(tmp_path / "weights.npz"))
@@ -252,20 +233,12 @@ def test_the_exported_file_gives_the_logits_of_keras(model, images):
     assert_near(actual, np.asarray(model(images, training=False)))
 
 
+SLOW_GRAPHS = [((), False), ((), True), (("fold_norms",), False), (("constants",), False)]
+
+
 @pytest.mark.parametrize(
     ("left_out", "balanced"),
-    [
-        (REWRITES, False),
-        *(
-            pytest.param(left_out, balanced, marks=pytest.mark.slow)
-            for left_out, balanced in (
-                ((), False),
-                ((), True),
-                (("fold_norms",), False),
-                (("constants",), False),
-            )
-        ),
-    ],
+    [(REWRITES, False), *(pytest.param(*each, marks=pytest.mark.slow) for each in SLOW_GRAPHS)],
 )
 def test_the_graph_gives_them_balanced_and_without_rewrites(model, images, left_out, balanced):
     options = GraphOptions(batch=None, rewrites=frozenset(REWRITES) - set(left_out))
@@ -286,5 +259,5 @@ def test_a_recipe_may_choose_the_position_embedding(monkeypatch):
     model = build("ViT_Pico4", ("a", "b"), recipe)
     assert model.spec.position_embedding == "ramp"
     assert model.get_layer("patch_encoder").slopes.shape == (2, model.spec.hidden_dim)
-    with pytest.raises(keras_vit.UsageError, match="must be one of learned, .*, ramp. Received"):
+    with pytest.raises(UsageError, match="must be one of learned, .*, ramp. Received"):
         check_recipe(dataclasses.replace(recipe, position_embedding="rump"), "ViT_Pico4")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import json
 import re
 import sys
@@ -45,6 +44,12 @@ def squares() -> data.Source:
     )
 
 
+@pytest.fixture
+def toy(trained_like, pictures):
+    """A small model, and twelve images for it."""
+    return trained_like(keras_vit.ViT(TOY, 3, 16)), pictures(12, (16, 16))
+
+
 def test_a_variant_is_built_listed_counted_and_recognised(monkeypatch, tmp_path):
     monkeypatch.setitem(VARIANTS, "ViT-Toy_8", TOY)
     model = keras_vit.create_model("vit-toy/8", num_classes=3, image_size=16)
@@ -79,9 +84,7 @@ def test_an_augmentation_changes_training_images(monkeypatch):
     assert np.asarray(images).max() == 0
 
 
-def test_a_precision_is_exported_judged_and_described(
-    monkeypatch, trained_like, pictures, tmp_path
-):
+def test_a_precision_is_exported_judged_and_described(monkeypatch, toy, tmp_path):
     row = Precision(
         quantize="half-head",
         name="half-head",
@@ -91,26 +94,21 @@ def test_a_precision_is_exported_judged_and_described(
         summary="a summary of half-head",
     )
     monkeypatch.setitem(PRECISIONS, "half-head", row)
-    model = trained_like(keras_vit.ViT(TOY, 3, 16))
-    bundles = deploy.export_bundles(
-        model, tmp_path, ["none", "half-head"], pictures(12, (16, 16)), threads=[1]
-    )
+    model, images = toy
+    bundles = deploy.export_bundles(model, tmp_path, ["none", "half-head"], images, threads=[1])
     assert (set(bundles.written), bundles.refused) == ({"float32", "half-head"}, {})
     assert bundles.written["half-head"]["precision"] == "half-head"
     assert "a summary of half-head" in (tmp_path / "card.md").read_text()
-    opened = deploy.open_bundle(tmp_path / "half-head")
-    assert opened.predict(pictures(1, (16, 16))).shape == (1, 3)
+    assert deploy.open_bundle(tmp_path / "half-head").predict(images[:1]).shape == (1, 3)
 
 
 @pytest.mark.slow
-def test_a_precision_that_chooses_float_layers_starts_from_its_own_base(
-    monkeypatch, trained_like, pictures, tmp_path
-):
+def test_a_precision_that_chooses_float_layers_starts_from_its_own_base(monkeypatch, toy, tmp_path):
     row = PRECISIONS["dynamic"].choosing_float_layers("auto-dynamic", "a help", "a summary")
     # A budget so small that most layers must stay in float.
     row = dataclasses.replace(row, budget=Budget(0.0, 1e-3, 1e-3, None))
     monkeypatch.setitem(PRECISIONS, "auto-dynamic", row)
-    model, images = trained_like(keras_vit.ViT(TOY, 3, 16)), pictures(12, (16, 16))
+    model, images = toy
     options = {"representative_data": images, "threads": ()}
     found = deploy.export_bundles(model, tmp_path, "auto-dynamic", **options)
     assert found.refused == {}
@@ -124,7 +122,7 @@ def test_a_precision_that_chooses_float_layers_starts_from_its_own_base(
         deploy.export_bundles(model, tmp_path / "other", "auto", **options)
 
 
-def test_a_rewrite_is_applied_and_can_be_chosen_alone(monkeypatch, trained_like, pictures):
+def test_a_rewrite_is_applied_and_can_be_chosen_alone(monkeypatch, toy):
     applied = []
 
     def reverse_hidden_units(spec, weights, wired, preprocessing):
@@ -136,7 +134,7 @@ def test_a_rewrite_is_applied_and_can_be_chosen_alone(monkeypatch, trained_like,
             weights[f"{name}/dense_1/kernel"] = weights[f"{name}/dense_1/kernel"][::-1]
 
     monkeypatch.setitem(REWRITES, "reverse", reverse_hidden_units)
-    model, images = trained_like(keras_vit.ViT(TOY, 3, 16)), pictures(4, (16, 16))
+    model, images = toy
     expected = np.asarray(model(images, training=False))
     for rewrites in ({"reverse"}, set(REWRITES)):
         content = deploy.to_tflite(model, options=GraphOptions(rewrites=frozenset(rewrites)))
@@ -155,16 +153,14 @@ def test_a_command_is_listed_and_run(monkeypatch, capsys):
     module.Arguments, module.run = Arguments, lambda arguments: print("hello " * arguments.times)
     monkeypatch.setitem(sys.modules, "keras_vit.cli.greet", module)
     monkeypatch.setitem(COMMANDS, "greet", "train/greet.py")
-    run = functools.partial(_output, monkeypatch, capsys)
-    assert re.search(r"greet +Greets\.", run())
-    assert "How often. (default: 1)" in run("greet", "--help")
-    assert run("greet", "--times", "2") == "hello hello \n"
-
-
-def _output(monkeypatch, capsys, *words: str) -> str:
-    monkeypatch.setattr(sys, "argv", ["/usr/bin/keras-vit", *words])
-    with contextlib.suppress(SystemExit):
-        main()
-    output, error = capsys.readouterr()
-    assert not error
-    return output
+    for words, expected in (
+        ([], r"greet +Greets\."),
+        (["greet", "--help"], r"How often\. \(default: 1\)"),
+        (["greet", "--times", "2"], r"^hello hello \n$"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["/usr/bin/keras-vit", *words])
+        with contextlib.suppress(SystemExit):
+            main()
+        output, error = capsys.readouterr()
+        assert not error
+        assert re.search(expected, output)

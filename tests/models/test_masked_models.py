@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -34,12 +36,8 @@ def reference(fixtures):
     weights = load_file(fixtures / "hf_mae.safetensors")
 
     def fill(layer, key):
-        if hasattr(layer, "kernel"):
-            layer.kernel.assign(weights[f"decoder.{key}.weight"].T)
-            layer.bias.assign(weights[f"decoder.{key}.bias"])
-        else:
-            layer.gamma.assign(weights[f"decoder.{key}.weight"])
-            layer.beta.assign(weights[f"decoder.{key}.bias"])
+        # Kernels of Dense layers are transposed, the scales of norms are vectors.
+        layer.set_weights([weights[f"decoder.{key}.weight"].T, weights[f"decoder.{key}.bias"]])
 
     fill(model.get_layer("decoder_embedding"), "decoder_embed")
     fill(model.get_layer("decoder_norm"), "decoder_norm")
@@ -48,26 +46,25 @@ def reference(fixtures):
     model.get_layer("restored").positions.assign(weights["decoder.decoder_pos_embed"])
     for i in range(2):
         for path, key in _BLOCK.items():
-            layer = model.get_layer(f"decoderblock_{i}")
-            for name in path.split("."):
-                layer = getattr(layer, name)
+            layer = operator.attrgetter(path)(model.get_layer(f"decoderblock_{i}"))
             fill(layer, f"decoder_layers.{i}.{key}")
     with np.load(fixtures / "hf_mae.io.npz") as file:
         return model, dict(file)
 
 
-def test_the_autoencoder_equals_that_of_transformers(reference):
-    model, expected = reference
-    actual = model({"images": expected["images"], "noise": expected["noise"]})
-    np.testing.assert_allclose(actual["predictions"], expected["logits"], atol=2e-5)
-    np.testing.assert_array_equal(actual["mask"], expected["mask"])
+def inputs(count, height, width, patches, channels=3):
+    generator = np.random.default_rng(0)
+    images = generator.normal(size=(count, height, width, channels)).astype(np.float32)
+    return {"images": images, "noise": generator.normal(size=(count, patches)).astype(np.float32)}
 
 
-def test_its_loss_is_that_of_transformers(reference):
+def test_the_autoencoder_and_its_loss_equal_those_of_transformers(reference):
     import tensorflow as tf
 
     model, expected = reference
     outputs = model({"images": expected["images"], "noise": expected["noise"]})
+    np.testing.assert_allclose(outputs["predictions"], expected["logits"], atol=2e-5)
+    np.testing.assert_array_equal(outputs["mask"], expected["mask"])
     targets = normalised_patches(tf.constant(expected["images"]), 8)
     mask = np.asarray(outputs["mask"])[..., None]
     predictions = np.concatenate([np.asarray(outputs["predictions"]), mask], axis=-1)
@@ -78,12 +75,9 @@ def test_its_loss_is_that_of_transformers(reference):
 def test_hidden_patches_do_not_matter(reference, rng):
     model, expected = reference
     images = expected["images"].copy()
-    hidden = np.argwhere(expected["mask"])
-    for image, patch in hidden:
-        row, column = divmod(patch, 4)
-        images[image, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8] = rng.normal(
-            size=(8, 8, 3)
-        )
+    for image, patch in np.argwhere(expected["mask"]):
+        row, column = 8 * (patch // 4), 8 * (patch % 4)
+        images[image, row : row + 8, column : column + 8] = rng.normal(size=(8, 8, 3))
     actual = model({"images": images, "noise": expected["noise"]})
     np.testing.assert_allclose(actual["predictions"], expected["logits"], atol=2e-5)
 
@@ -96,16 +90,12 @@ def test_hidden_patches_do_not_matter(reference, rng):
     ],
     ids=["autoencoder", "masked patches"],
 )
-def test_a_saved_model_is_the_same(model, rng, randomised, tmp_path):
-    model = model(randomised(keras_vit.ViT(SPEC, 5, (16, 24))))
-    inputs = {
-        "images": rng.normal(size=(2, 16, 24, 3)).astype(np.float32),
-        "noise": rng.normal(size=(2, 6)).astype(np.float32),
-    }
+def test_a_saved_model_is_the_same(model, randomised, tmp_path):
+    model, images = model(randomised(keras_vit.ViT(SPEC, 5, (16, 24)))), inputs(2, 16, 24, 6)
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
-    for name, expected in model(inputs).items():
-        np.testing.assert_allclose(again(inputs)[name], expected, atol=1e-6)
+    for name, expected in model(images).items():
+        np.testing.assert_allclose(again(images)[name], expected, atol=1e-6)
 
 
 def test_the_head_has_no_part_and_everything_else_is_trained():
@@ -148,16 +138,14 @@ def test_corrupted_patches_are_replaced_exchanged_or_kept(rng):
 
 @pytest.mark.parametrize("masked", [MaskedPatchPredictor, MaskedAutoencoder])
 def test_masks_in_half_precision_are_those_of_the_noise(masked, rng):
-    inputs = {
-        "images": rng.normal(size=(4, 32, 32, 3)).astype(np.float32),
-        # bfloat16 has no digits for the differences.
-        "noise": 1 + rng.uniform(0, 1e-3, (4, 64)).astype(np.float32),
-    }
+    images = inputs(4, 32, 32, 64)
+    # bfloat16 has no digits for the differences.
+    images["noise"] = 1 + rng.uniform(0, 1e-3, (4, 64)).astype(np.float32)
     masks = []
     for policy in ("float32", "mixed_bfloat16"):
         with dtype_policy(policy):  # as a user's script sets it for all layers
             model = masked(keras_vit.ViT_Pico4(num_classes=0, image_size=32))
-        masks.append(np.asarray(model(inputs)["mask"]))
+        masks.append(np.asarray(model(images)["mask"]))
     np.testing.assert_array_equal(*masks)
 
 
@@ -174,12 +162,8 @@ def test_noise_is_new_in_each_step_and_the_same_in_each_evaluation():
 
 def test_grey_pixels_are_predicted_and_colours_are_not():
     grey = keras_vit.create_model("ViT_Pico4", image_size=32, in_channels=1)
-    inputs = {
-        "images": np.zeros((2, 32, 32, 1), np.float32),
-        "noise": np.zeros((2, 64), np.float32),
-    }
     for model in (MaskedAutoencoder(grey, 0.5, 16, 1, 2), MaskedPatchPredictor(grey, "pixels")):
-        assert model(inputs)["predictions"].shape == (2, 64, 16)
+        assert model(inputs(2, 32, 32, 64, 1))["predictions"].shape == (2, 64, 16)
     with pytest.raises(UsageError, match="those of RGB. Received: in_channels=1; choose masked_pi"):
         MaskedPatchPredictor(grey, "colour")
 
@@ -189,18 +173,15 @@ def test_models_that_cannot_be_masked_are_refused():
     with pytest.raises(UsageError, match="need a ViT without a stem.*Received: R_ViT-Pico_4"):
         MaskedPatchPredictor(hybrid)
     relative = keras_vit.create_model("ViT_Pico4", position_embedding="relative", image_size=32)
-    with pytest.raises(
-        UsageError, match="such as learned or sincos2d. Received: position_embedding='relative'"
-    ):
+    message = "such as learned or sincos2d. Received: position_embedding='relative'"
+    with pytest.raises(UsageError, match=message):
         MaskedAutoencoder(relative)
     plain = keras_vit.create_model("ViT_Pico4", image_size=32)
     with pytest.raises(UsageError, match="decoder_dim=30, decoder_heads=2"):
         MaskedAutoencoder(plain, decoder_dim=30, decoder_heads=2)
     with pytest.raises(UsageError, match=r"masked must lie in \(0, 1\). Received: masked=0"):
         MaskedAutoencoder(plain, masked=0)
-    one = keras_vit.ViT(SPEC, 2, 8)
     with pytest.raises(UsageError, match="images of two patches or more. Received: one patch"):
-        MaskedAutoencoder(one)
-    six = keras_vit.ViT(keras_vit.ViTSpec(6, 24, 1, 3, 32), 2, 12)
+        MaskedAutoencoder(keras_vit.ViT(SPEC, 2, 8))
     with pytest.raises(UsageError, match="4 x 4 cells. Received: patch_size=6"):
-        MaskedPatchPredictor(six, "colours")
+        MaskedPatchPredictor(keras_vit.ViT(keras_vit.ViTSpec(6, 24, 1, 3, 32), 2, 12), "colours")

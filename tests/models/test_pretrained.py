@@ -11,10 +11,14 @@ import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit import UsageError, create_model, model_from_weights
 from keras_vit.models.pretrained import check_weights
 from keras_vit.specs import VARIANTS
 from keras_vit.weights import find_weights
 from keras_vit.weights.cache import cached_path
+
+TEST = "ViT-Test_8"
+KINDS = tuple(f"kind {i}" for i in range(7))  # the labels in timm's file
 
 
 @pytest.fixture
@@ -28,133 +32,105 @@ def tiny(tmp_path):
     return tmp_path / "tiny.npz"
 
 
+@pytest.fixture
+def variant(monkeypatch):
+    """Adds the variant `TEST` with the heads and the width of the MLP that a test needs."""
+    return lambda heads, mlp_dim: monkeypatch.setitem(
+        VARIANTS, TEST, keras_vit.ViTSpec(8, 48, 2, heads, mlp_dim)
+    )
+
+
+def array(model, layer, weight):
+    return np.asarray(getattr(model.get_layer(layer), weight))
+
+
+def assert_near(model, expected):
+    logits = np.asarray(model(expected["images"]))
+    np.testing.assert_allclose(logits, expected["logits"], atol=2e-5, rtol=0)
+
+
 def test_classes_resolution_and_representation_come_from_the_file(tiny):
     model = keras_vit.ViT_Ti16(weights=tiny)
     assert (model.num_classes, model.image_size) == (7, (32, 32))
     assert model.spec.representation_dim == 24
-    np.testing.assert_array_equal(np.asarray(model.get_layer("head").bias), np.arange(7))
+    np.testing.assert_array_equal(array(model, "head", "bias"), np.arange(7))
 
 
 def test_other_classes_start_a_head_of_zeros_on_the_hidden_width(tiny):
     model = keras_vit.ViT_Ti16(num_classes=3, weights=str(tiny), image_size=48)
     assert (model.num_classes, model.image_size) == (3, (48, 48))
     assert model.spec.representation_dim is None
-    assert tuple(model.get_layer("head").kernel.shape) == (192, 3)
+    assert array(model, "head", "kernel").shape == (192, 3)
     assert not np.asarray(model(np.ones((1, 48, 48, 3), np.float32))).any()
+    stored = np.load(tiny)["Transformer/encoderblock_11/MlpBlock_3/Dense_1/kernel"]
+    last = model.get_layer("encoderblock_11").mlp.dense_1
+    np.testing.assert_array_equal(np.asarray(last.kernel), stored)
 
 
-def test_the_representation_is_kept_on_request(tiny):
+def test_the_representation_is_kept_on_request_and_left_out_without_classes(tiny):
     model = keras_vit.ViT_Ti16(num_classes=3, weights=tiny, representation_dim=24)
-    assert tuple(model.get_layer("head").kernel.shape) == (24, 3)
-    arrays = np.load(tiny)
-    kernel = np.asarray(model.get_layer("pre_logits").kernel)
-    np.testing.assert_array_equal(kernel, arrays["pre_logits/kernel"])
+    assert array(model, "head", "kernel").shape == (24, 3)
+    stored = np.load(tiny)["pre_logits/kernel"]
+    np.testing.assert_array_equal(array(model, "pre_logits", "kernel"), stored)
+    features = keras_vit.ViT_Ti16(num_classes=0, weights=tiny)
+    assert tuple(features.output.shape)[1:] == (192,)
 
 
-def test_no_classes_makes_a_feature_extractor(tiny):
-    model = keras_vit.ViT_Ti16(num_classes=0, weights=tiny)
-    assert tuple(model.output.shape)[1:] == (192,)
-
-
-def test_gelu_and_epsilon_come_from_the_file_unless_overridden(fixtures, monkeypatch):
-    spec = keras_vit.ViTSpec(8, 48, 2, 3, 96)
-    monkeypatch.setitem(VARIANTS, "ViT-Test_8", spec)
+def test_gelu_and_epsilon_come_from_the_file_unless_overridden(fixtures, variant):
+    variant(3, 96)
     file = fixtures / "hf_classifier.safetensors"
-    model = keras_vit.create_model("ViT-Test_8", weights=file)
+    model = create_model(TEST, weights=file)
     assert (model.spec.gelu, model.spec.layer_norm_eps) == ("erf", 1e-12)
     expected = np.load(fixtures / "hf_classifier.io.npz")
-    np.testing.assert_allclose(
-        np.asarray(model(expected["images"])), expected["logits"], atol=2e-5, rtol=0
-    )
-    model = keras_vit.create_model("ViT-Test_8", weights=file, gelu="tanh", dropout=0.1)
+    assert_near(model, expected)
+    model = create_model(TEST, weights=file, gelu="tanh", dropout=0.1)
     assert (model.spec.gelu, model.spec.dropout) == ("tanh", 0.1)
     moved = np.abs(np.asarray(model(expected["images"])) - expected["logits"]).max()
     assert moved > 2e-5  # the wrong GELU is seen
 
 
-@pytest.fixture
-def alone(fixtures, tmp_path):
-    """A file of timm whose config.json, which states 3 heads, was not copied."""
-    path = tmp_path / "alone.safetensors"
-    path.write_bytes((fixtures / "timm_token.safetensors").read_bytes())
-    return path
-
-
-def test_what_a_file_alone_does_not_state_comes_from_the_caller(alone, fixtures, monkeypatch):
-    monkeypatch.setitem(VARIANTS, "ViT-Test_8", keras_vit.ViTSpec(8, 48, 2, 4, 90))
+def test_what_a_file_alone_does_not_state_comes_from_the_caller(fixtures, tmp_path, variant):
+    alone = tmp_path / "alone.safetensors"  # timm's config.json, which states 3 heads, is absent
+    alone.write_bytes((fixtures / "timm_token.safetensors").read_bytes())
+    variant(4, 90)
     expected = np.load(fixtures / "timm_token.io.npz")
-    for model in (
-        keras_vit.model_from_weights(alone, num_heads=3, gelu="erf"),
-        keras_vit.create_model("ViT-Test_8", weights=alone, num_heads=3, mlp_dim=96),
-    ):
-        logits = np.asarray(model(expected["images"]))
-        np.testing.assert_allclose(logits, expected["logits"], atol=2e-5, rtol=0)
+    assert_near(model_from_weights(alone, num_heads=3, gelu="erf"), expected)
+    assert_near(create_model(TEST, weights=alone, num_heads=3, mlp_dim=96), expected)
     own = {"num_heads": 4, "gelu": "tanh", "layer_norm_eps": 1e-5}
-    spec = keras_vit.model_from_weights(alone, **own).spec
+    spec = model_from_weights(alone, **own).spec
     assert own.items() <= dataclasses.asdict(spec).items()
-    assert keras_vit.create_model("ViT-Test_8", weights=alone, mlp_dim=96).spec.num_heads == 4
-    check_weights(spec, "ViT-Test_8", 32, alone, {"num_heads": 6})
-    with pytest.raises(keras_vit.UsageError, match="num_heads=5 does not divide hidden_dim=48"):
-        keras_vit.model_from_weights(alone, num_heads=5)
+    assert create_model(TEST, weights=alone, mlp_dim=96).spec.num_heads == 4
+    check_weights(spec, TEST, 32, alone, {"num_heads": 6})
+    with pytest.raises(UsageError, match="num_heads=5 does not divide hidden_dim=48"):
+        model_from_weights(alone, num_heads=5)
 
 
-def test_heads_other_than_the_file_states_are_refused(fixtures, monkeypatch):
+def test_heads_other_than_the_file_states_are_refused(fixtures, variant):
     file = fixtures / "timm_token.safetensors"
-    monkeypatch.setitem(VARIANTS, "ViT-Test_8", keras_vit.ViTSpec(8, 48, 2, 4, 96))
+    variant(4, 96)
     for build in (
-        lambda: keras_vit.model_from_weights(file, num_heads=4),
-        lambda: keras_vit.create_model("ViT-Test_8", weights=file),
-        lambda: check_weights(VARIANTS["ViT-Test_8"], "ViT-Test_8", 32, file, {}),
+        lambda: model_from_weights(file, num_heads=4),
+        lambda: create_model(TEST, weights=file),
+        lambda: check_weights(VARIANTS[TEST], TEST, 32, file, {}),
     ):
-        with pytest.raises(keras_vit.UsageError, match="needs num_heads=3, the model has 4"):
+        with pytest.raises(UsageError, match="needs num_heads=3, the model has 4"):
             build()
 
 
-def test_labels_and_preprocessing_come_from_the_config(fixtures, monkeypatch):
-    monkeypatch.setitem(VARIANTS, "ViT-Test_8", keras_vit.ViTSpec(8, 48, 2, 3, 96))
-    file = fixtures / "timm_token.safetensors"
-    model = keras_vit.create_model("ViT-Test_8", weights=file, image_size=64)
-    assert model.labels == tuple(f"kind {i}" for i in range(7))
+def test_labels_and_preprocessing_come_from_the_config_with_its_head(fixtures, variant):
+    variant(3, 96)
+    create = functools.partial(create_model, TEST, weights=fixtures / "timm_token.safetensors")
+    model = create(image_size=64)
+    assert model.labels == KINDS
     assert (model.preprocessing.height, model.preprocessing.interpolation) == (64, "bicubic")
     own = keras_vit.Preprocessing(32, 32)
-    model = keras_vit.create_model("ViT-Test_8", 3, weights=file, preprocessing=own)
+    model = create(3, preprocessing=own)
     assert (model.labels, model.preprocessing) == (None, own)
-    model = keras_vit.create_model("ViT-Test_8", 3, weights=file, labels=["a", "b", "c"])
-    assert model.labels == ("a", "b", "c")
-
-
-def test_a_head_for_the_same_number_of_other_classes_is_reset(fixtures, monkeypatch):
-    monkeypatch.setitem(VARIANTS, "ViT-Test_8", keras_vit.ViTSpec(8, 48, 2, 3, 96))
-    file = fixtures / "timm_token.safetensors"
-    own = [f"own {i}" for i in range(7)]
-    model = keras_vit.create_model("ViT-Test_8", 7, weights=file, labels=own)
-    assert (model.labels, np.asarray(model.get_layer("head").kernel).any()) == (tuple(own), False)
-    other_labels = [f"kind {i}" for i in range(7)]
-    model = keras_vit.create_model("ViT-Test_8", 7, weights=file, labels=other_labels)
-    assert np.asarray(model.get_layer("head").kernel).any()
-
-
-def test_the_error_explains_that_the_file_has_another_model(tiny):
-    with pytest.raises(keras_vit.UsageError, match="this file is ViT-Ti_16: hidden_dim 192, not 3"):
-        keras_vit.ViT_S16(weights=tiny)
-    with pytest.raises(keras_vit.UsageError, match="a ViT, not a BiT ResNet"):
-        keras_vit.BiT_R50x1(weights=tiny, image_size=32)
-
-
-@pytest.mark.slow
-def test_names_of_the_catalogue_come_from_the_cache(tiny, tmp_path, monkeypatch):
-    monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
-    published = find_weights("ViT-Ti_16", "augreg")
-    cached = cached_path(published.url)
-    cached.parent.mkdir(parents=True)
-    cached.write_bytes(tiny.read_bytes())
-    for name in ("augreg", published.name, published.url):
-        model = keras_vit.ViT_Ti16(weights=name)
-        assert model.num_classes == 7
-    assert keras_vit.ViT_Ti16(weights="augreg").preprocessing.crop == published.crop
-    with pytest.raises(keras_vit.UsageError, match="KERAS_VIT_OFFLINE"):
-        keras_vit.ViT_S16(weights="augreg")
+    assert create(3, labels=["a", "b", "c"]).labels == ("a", "b", "c")
+    # A head for the same number of other classes is reset.
+    model = create(7, labels=list("abcdefg"))
+    assert (model.labels, array(model, "head", "kernel").any()) == (tuple("abcdefg"), False)
+    assert array(create(7, labels=list(KINDS)), "head", "kernel").any()
 
 
 def test_the_hash_of_published_weights_is_checked(monkeypatch):
@@ -162,30 +138,36 @@ def test_the_hash_of_published_weights_is_checked(monkeypatch):
 
     def fetch(url, sha256):
         requests.append((url.rpartition("/")[2], sha256))
-        raise keras_vit.UsageError("no network here")
+        raise UsageError("no network here")
 
     monkeypatch.setattr("keras_vit.models.pretrained.fetch", fetch)
-    for model, weights in (("ViT-B_16", "imagenet21k+imagenet2012"), ("ViT-B_16", "imagenet21k")):
-        with pytest.raises(keras_vit.UsageError, match="no network here"):
-            keras_vit.create_model(model, weights=weights)
+    for weights in ("imagenet21k+imagenet2012", "imagenet21k"):
+        with pytest.raises(UsageError, match="no network here"):
+            create_model("ViT-B_16", weights=weights)
     pinned = find_weights("ViT-B_16", "imagenet21k+imagenet2012").sha256
     assert requests == [("ViT-B_16.npz", pinned), ("ViT-B_16.npz", None)]
 
 
-def test_published_imagenet_weights_have_labels(tmp_path, monkeypatch):
+def test_published_weights_come_from_the_cache_with_labels_and_a_crop(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_VIT_CACHE", str(tmp_path))
-    small = dataclasses.replace(
-        VARIANTS["ViT-S_32"], hidden_dim=24, depth=1, num_heads=2, mlp_dim=32
-    )
+    monkeypatch.setenv("KERAS_VIT_OFFLINE", "1")
+    small = keras_vit.ViTSpec(32, 24, 1, 2, 32)
     monkeypatch.setitem(VARIANTS, "ViT-S_32", small)
-    published = find_weights("ViT-S_32", "augreg")
-    path = cached_path(published.url)
-    path.parent.mkdir(parents=True)
-    keras_vit.save_weights(keras_vit.ViT(small, 1000, 64), path)
-    model = keras_vit.ViT_S32(weights="augreg")
-    assert model.labels[0] == "tench, Tinca_tinca"
+    keras_vit.save_weights(keras_vit.ViT(small, 1000, 64), tmp_path / "saved.npz")
+    arrays = dict(np.load(tmp_path / "saved.npz"))  # without metadata, like published files
+    pretrained = "augreg/S_32-i1k-300ep-lr_0.001-aug_none-wd_0.1-do_0.0-sd_0.0"
+    for name, crop in ((pretrained, 0.875), ("augreg", None)):
+        published = find_weights("ViT-S_32", name)
+        path = cached_path(published.url)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path, **arrays)
+        model = keras_vit.ViT_S32(weights=name)
+        assert (model.labels[0], model.preprocessing.crop) == ("tench, Tinca_tinca", crop)
     assert keras_vit.ViT_S32(5, weights="augreg").labels is None
-    assert keras_vit.ViT_S32(weights=path).labels is None  # a file alone does not say whose
+    for file in (path, published.url):  # a file alone does not say whose
+        assert keras_vit.ViT_S32(weights=file).labels is None
+    with pytest.raises(UsageError, match="KERAS_VIT_OFFLINE"):
+        keras_vit.ViT_S16(weights="augreg")
 
 
 def test_a_url_is_downloaded_once(tiny, tmp_path, monkeypatch):
@@ -200,21 +182,21 @@ def test_a_url_is_downloaded_once(tiny, tmp_path, monkeypatch):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/tiny.npz"
-        models = [keras_vit.ViT_Ti16(weights=url), keras_vit.model_from_weights(url)]
+        models = [keras_vit.ViT_Ti16(weights=url), model_from_weights(url)]
         server.shutdown()
     assert requests == ["/tiny.npz"]
     for one, other in zip(models[0].get_weights(), models[1].get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ("nowhere.npz", "nowhere.npz: expected a .npz file of weights; there is no such file"),
-        ("nowhere.safetensors", "there is no such file"),
-        ("imagenet22k", r"'imagenet22k' is neither a file nor published weights"),
-    ],
-)
-def test_weights_that_do_not_exist_are_named(weights, message):
-    with pytest.raises(keras_vit.UsageError, match=message):
-        keras_vit.ViT_B16(weights=weights)
+def test_weights_of_another_model_and_those_that_do_not_exist_are_named(tiny):
+    b16, neither = keras_vit.ViT_B16, "'imagenet22k' is neither a file nor published weights"
+    for create, weights, message in (
+        (keras_vit.ViT_S16, tiny, "this file is ViT-Ti_16: hidden_dim 192, not 3"),
+        (keras_vit.BiT_R50x1, tiny, "a ViT, not a BiT ResNet"),
+        (b16, "a.npz", "a.npz: expected a .npz file of weights; there is no such file"),
+        (b16, "nowhere.safetensors", "there is no such file"),
+        (b16, "imagenet22k", neither),
+    ):
+        with pytest.raises(UsageError, match=message):
+            create(weights=weights, image_size=32)

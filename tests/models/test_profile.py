@@ -1,61 +1,109 @@
-"""The costs of layers: the formula equals what TensorFlow's graph of each layer has."""
+"""The costs of layers: the formula equals what TensorFlow's graph and XLA count."""
 
 from __future__ import annotations
 
-import dataclasses
+import json
+import os
 import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import keras_vit
 from keras_vit import UsageError
 from keras_vit.evaluation.counting import counted_flops, layer_flops
+from keras_vit.models import profile
 from keras_vit.models.pretrained import model_class
-from keras_vit.models.profile import (
-    autoencoder_profile,
-    forward_flops,
-    grouped,
-    masked_patch_profile,
-    profile,
-)
 from keras_vit.specs import VARIANTS
 from keras_vit.weights import parameter_count
 
 SMALL = keras_vit.ViTSpec(8, 96, 2, 3, 384)
+STEM = keras_vit.ResNetStem((1, 1))
 CASES = {
     "token": (SMALL, (48, 80)),
-    "map": (dataclasses.replace(SMALL, pooling="map", representation_dim=64), (48, 48)),
-    "none": (dataclasses.replace(SMALL, pooling="none"), (48, 48)),
-    "distilled": (dataclasses.replace(SMALL, pooling="distilled"), (32, 32)),
-    "relative": (dataclasses.replace(SMALL, position_embedding="relative"), (32, 32)),
-    "hybrid": (
-        dataclasses.replace(SMALL, patch_size=4, depth=1, stem=keras_vit.ResNetStem((1, 1))),
-        (40, 56),
-    ),
+    "map": (replace(SMALL, pooling="map", representation_dim=64), (48, 48)),
+    "none": (replace(SMALL, pooling="none"), (48, 48)),
+    "bands": (replace(SMALL, in_channels=5), (48, 48)),
+    "distilled": (replace(SMALL, pooling="distilled"), (32, 32)),
+    "relative": (replace(SMALL, position_embedding="relative"), (32, 32)),
+    "hybrid": (replace(SMALL, patch_size=4, depth=1, stem=STEM), (40, 56)),
     "bit": (keras_vit.ResNetSpec((1, 2, 1, 1)), (70, 96)),
 }
+UNDER_JAX = """
+import json, runpy, sys
+import jax, numpy as np
+from keras_vit.models.pretrained import model_class
+from keras_vit.models.profile import profile
+from keras_vit.training.costs import training_flops
+from keras_vit.training.recipes import Recipe
+
+found = {}
+for name, (spec, size) in runpy.run_path(sys.argv[1])["CASES"].items():
+    model = model_class(spec)(spec, 5, size)
+    images = np.zeros((4, *size, spec.in_channels), np.float32)
+    weights = [variable.value for variable in model.trainable_variables]
+    others = [variable.value for variable in model.non_trainable_variables]
+
+    def forward(weights):
+        return model.stateless_call(weights, others, images, training=True)[0]
+
+    def gradients(weights):
+        return jax.grad(lambda weights: forward(weights).sum())(weights)
+
+    xla = [jax.jit(f).lower(weights).cost_analysis()["flops"] for f in (forward, gradients)]
+    layers = profile(spec, 5, size)
+    counted = [4 * sum(layer.flops for layer in layers), 4 * training_flops(layers, Recipe())]
+    found[name] = [a / b for a, b in zip(counted, xla)]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.soak(of="trainings")
+def test_operations_are_those_that_xla_counts():
+    jax = {"KERAS_BACKEND": "jax", "TF_USE_LEGACY_KERAS": "0", "JAX_PLATFORMS": "cpu"}
+    result = subprocess.run(
+        [sys.executable, "-c", UNDER_JAX, Path(__file__)],
+        env=os.environ | jax,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    for name, ratios in json.loads(result.stdout.splitlines()[-1]).items():
+        # XLA also counts additions and norms, and leaves out the zeros around images.
+        assert ratios == pytest.approx([1, 1], abs=0.04), name
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),  # GFLOPs as timm and big_transfer's readers count them: 2 x GMACs
+    [("ViT-S_16", 2 * 4.6), ("ViT-B_16", 2 * 17.6), ("ViT-L_16", 2 * 61.6), ("BiT-R50x1", 2 * 4.1)],
+)
+def test_operations_are_near_the_published_ones(name, published):
+    counted = sum(profile.forward_flops(VARIANTS[name]).values())
+    assert counted / 1e9 == pytest.approx(published, rel=0.05)
 
 
 @pytest.mark.flavours
 @pytest.mark.parametrize("name", CASES)
 def test_operations_by_layer_are_those_of_the_graph(name):
     spec, size = CASES[name]
-    assert counted_flops(model_class(spec)(spec, 5, size)) == forward_flops(spec, 5, size)
+    assert counted_flops(model_class(spec)(spec, 5, size)) == profile.forward_flops(spec, 5, size)
 
 
 def test_operations_of_an_autoencoder_are_those_of_its_layers():
     vit = keras_vit.ViT(SMALL, 0, (32, 48))  # 24 patches
     model = keras_vit.MaskedAutoencoder(vit, 0.75, 32, 2, 4)
-    layers = autoencoder_profile(SMALL, (32, 48), 6, 32, 2, 4)
-    expected = {each.name: each.flops for each in layers if each.flops}
+    layers = profile.autoencoder_profile(SMALL, (32, 48), 6, 32, 2, 4)
+    assert sum(each.parameters for each in layers) == model.count_params()
     tokens = {"encoderblock": (7, 96), "decoder_embedding": (7, 96), "decoderblock": (25, 32)}
     tokens |= {"patch_encoder": (24, 192), "predictions": (24, 32)}
-    for name, flops in expected.items():
+    for name, flops in {each.name: each.flops for each in layers if each.flops}.items():
         shape = next(shape for begin, shape in tokens.items() if name.startswith(begin))
         layer = (vit if name == "patch_encoder" else model).get_layer(name)
         assert layer_flops(layer, shape) == flops, name
-    assert sum(each.parameters for each in layers) == model.count_params()
-    layers = masked_patch_profile(SMALL, (32, 48), 512)
+    layers = profile.masked_patch_profile(SMALL, (32, 48), 512)
     masked = {each.name: each.flops for each in layers}
     predictor = keras_vit.MaskedPatchPredictor(vit)
     assert sum(each.parameters for each in layers) == predictor.count_params()
@@ -64,29 +112,26 @@ def test_operations_of_an_autoencoder_are_those_of_its_layers():
 
 
 def test_a_block_holds_what_was_fitted_to_xla():
-    tokens, dropping = 1 + 6 * 10, dataclasses.replace(SMALL, dropout=0.1, attention_dropout=0.1)
+    tokens, dropping = 1 + 6 * 10, replace(SMALL, dropout=0.1, attention_dropout=0.1)
     for spec, width, hidden, scores in ((SMALL, 10, 3, 3.5), (dropping, 12, 5, 5.5)):
-        held = {layer.name: layer.held for layer in profile(spec, 5, (48, 80))}
+        held = {layer.name: layer.held for layer in profile.profile(spec, 5, (48, 80))}
         block = tokens * (width * 96 + hidden * 384) + round(scores * 3 * tokens**2)
-        assert {name: n for name, n in held.items() if n} == {
-            "images": 3 * 48 * 80,
-            "encoderblock_0": block,
-            "encoderblock_1": block,
-        }
-    held = {layer.name: layer.held for layer in profile(*CASES["bit"][:1], 5, (70, 96))}
+        expected = {"images": 3 * 48 * 80, "encoderblock_0": block, "encoderblock_1": block}
+        assert {name: n for name, n in held.items() if n} == expected
+    held = {layer.name: layer.held for layer in profile.profile(CASES["bit"][0], 5, (70, 96))}
     assert held["conv_root"] == 4 * 35 * 48 * 64
     assert held["block2_unit1"] == 4 * (18 * 24 * 128 + 9 * 12 * (128 + 512 + 512))
 
 
 @pytest.mark.parametrize("name", ["ViT-B_16", "R50+ViT-B_16", "BiT-R50x1"])
 def test_the_layers_have_all_parameters_in_the_order_of_the_model(name):
-    layers = profile(VARIANTS[name])
+    layers = profile.profile(VARIANTS[name])
     assert sum(layer.parameters for layer in layers) == parameter_count(VARIANTS[name])
     names = [layer.name for layer in layers]
     assert (names[0], names[-1]) == ("images", "head")
     if "R50+" in name:
         assert names.index("block3_unit9") < names.index("patch_encoder")
-    joined = grouped(layers)
+    joined = profile.grouped(layers)
     for field in ("parameters", "flops", "held"):
         totals = [sum(getattr(each, field) for each in of) for of in (layers, joined)]
         assert totals[0] == totals[1] > 0
@@ -94,14 +139,13 @@ def test_the_layers_have_all_parameters_in_the_order_of_the_model(name):
 
 
 def test_operations_are_counted_on_tensorflow_only(invoke, monkeypatch, tmp_path):
-    model = keras_vit.ViT(SMALL, 2, (16, 16))
     monkeypatch.setattr("keras_vit.evaluation.counting.backend", lambda: "jax")
     expected = (
         "operations are counted in TensorFlow's graph, which needs KERAS_BACKEND=tensorflow. "
         "Received: KERAS_BACKEND=jax."
     )
     with pytest.raises(UsageError, match=re.escape(expected)):
-        counted_flops(model)
+        counted_flops(keras_vit.ViT(SMALL, 2, 16))
     words = ("--model", "ViT_Pico4", "--count")
     code, out, error = invoke("train/profile_model.py", *words, cwd=tmp_path)
     assert (code, out, len(error.splitlines())) == (2, "", 1)
@@ -114,5 +158,5 @@ def test_the_command_prints_a_table_and_counts(invoke, tmp_path):
     assert code == 0, error
     line = next(line for line in out.splitlines() if line.startswith("encoderblock_0 to 3"))
     assert line.split()[3:5] == ["133,888", "21.4"]
-    total = sum(forward_flops(VARIANTS["ViT-Pico_4"], 10, 32).values())
+    total = sum(profile.forward_flops(VARIANTS["ViT-Pico_4"], 10, 32).values())
     assert f"TensorFlow's graph has the same {total:,} operations" in out

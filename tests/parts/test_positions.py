@@ -1,4 +1,4 @@
-"""The kinds of position embeddings: their values and their records."""
+"""The kinds of position embeddings: values, records, and the resampling to another grid."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keras_vit import parts
-from keras_vit.parts.grids import Tokens
-from keras_vit.parts.positions import (
-    POSITION_EMBEDDINGS,
-    relative_entries,
-    relative_index,
-    sincos_2d,
-)
+from keras_vit import UsageError, parts
+from keras_vit.parts.grids import Tokens, align_corners_matrix, bicubic_matrix, half_pixel_matrix
+from keras_vit.parts.positions import POSITION_EMBEDDINGS, relative_index, sincos_2d
+from keras_vit.weights import resample_positions
 
 
 def test_relative_index_counts_offsets_and_has_three_entries_for_the_class_token():
@@ -32,7 +28,6 @@ def test_relative_index_counts_offsets_and_has_three_entries_for_the_class_token
     assert with_token[0, 0] == 17
     assert set(with_token[0, 1:]) == {15}
     assert set(with_token[1:, 0]) == {16}
-    assert relative_entries(Tokens((2, 3), 1)) == 18
 
 
 def test_sines_and_cosines_equal_big_vision(fixtures):
@@ -44,41 +39,87 @@ def test_sines_and_cosines_equal_big_vision(fixtures):
         np.testing.assert_allclose(actual, expected[key], atol=1e-6, err_msg=key)
 
 
-WITH_WEIGHTS = [n for n, k in POSITION_EMBEDDINGS.items() if k.weights or k.attention_weights]
+WEIGHTS = {name: (*k.weights, *k.attention_weights) for name, k in POSITION_EMBEDDINGS.items()}
 # No kind inside attention is used with a distillation token, the second before the patches.
 CASES = [
     (name, prefix)
-    for name in WITH_WEIGHTS
-    for prefix in (0, 1, 2)
-    if prefix < 2 or not POSITION_EMBEDDINGS[name].bias
+    for name, kind in POSITION_EMBEDDINGS.items()
+    for prefix in ((0, 1) if kind.bias else (0, 1, 2))
+    if WEIGHTS[name]
 ]
-
-
-def _weights(kind):
-    return (*kind.weights, *kind.attention_weights)
 
 
 @pytest.mark.parametrize(("name", "prefix"), CASES)
 def test_the_shapes_of_weights_show_a_square_grid(name, prefix):
-    kind = POSITION_EMBEDDINGS[name]
-    for grid in ((1, 1), (3, 3), (14, 14)):
-        shapes = {w.name: w.shape(Tokens(grid, prefix), 8) for w in _weights(kind)}
-        assert kind.grid_from_shapes(shapes, prefix) == grid
-    shapes = {w.name: w.shape(Tokens((2, 3), prefix), 8) for w in _weights(kind)}
-    shown = kind.grid_from_shapes(shapes, prefix)
-    assert shown == ((2, 3) if name == "learned2d" else None)
+    for grid in ((1, 1), (3, 3), (14, 14), (2, 3)):
+        shapes = {w.name: w.shape(Tokens(grid, prefix), 8) for w in WEIGHTS[name]}
+        shown = POSITION_EMBEDDINGS[name].grid_from_shapes(shapes, prefix)
+        assert shown == (grid if grid[0] == grid[1] or name == "learned2d" else None)
 
 
 @pytest.mark.parametrize(("name", "prefix"), CASES)
 def test_resampled_weights_have_the_shape_for_the_new_grid(name, prefix, rng):
     old, new = (2, 3), (5, 4)
-    for weight in _weights(POSITION_EMBEDDINGS[name]):
+    for weight in WEIGHTS[name]:
         array = rng.normal(size=weight.shape(Tokens(old, prefix), 8)).astype(np.float32)
         for method in ("bilinear", "bicubic"):
             resampled = weight.resample(array, old, new, prefix, method)
             assert resampled.shape == weight.shape(Tokens(new, prefix), 8)
         same = weight.resample(array, old, old, prefix, "bilinear")
         np.testing.assert_allclose(same, array, atol=1e-6)
+
+
+def assert_resamples_as(file, count, **options):
+    """Tables "{kind}_{old}to{new}_in" give those whose names end in "_out": "cls_3to5_in"."""
+    arrays = np.load(file)
+    names = [name.removesuffix("_in") for name in arrays.files if name.endswith("_in")]
+    assert len(names) == count
+    for name in names:
+        kind, sizes = name.split("_")  # "nocls", "4x6to9x5"
+        grids = [(tuple(map(int, side.split("x"))) * 2)[:2] for side in sizes.split("to")]
+        actual = resample_positions(arrays[f"{name}_in"], *grids, kind == "cls", **options)
+        np.testing.assert_allclose(actual, arrays[f"{name}_out"], atol=1e-6, err_msg=name)
+
+
+def test_bilinear_is_the_official_rule_and_bicubic_that_of_timm(fixtures):
+    assert_resamples_as(fixtures / "posembed_interpolation.npz", 8)
+    assert_resamples_as(fixtures / "posembed_timm.npz", 3, method="bicubic")
+
+
+@pytest.mark.parametrize("prefix", [1, 2])
+def test_the_positions_of_tokens_and_the_corners_are_kept(rng, prefix):
+    table = rng.normal(size=(1, prefix + 6, 5)).astype(np.float32)
+    actual = resample_positions(table, (2, 3), (7, 4), prefix=prefix)
+    np.testing.assert_array_equal(actual[:, :prefix], table[:, :prefix])
+    patches = resample_positions(table[:, prefix:], (2, 3), (7, 4), prefix=0)
+    np.testing.assert_array_equal(actual[:, prefix:], patches)
+    old, new = table[0, prefix:].reshape(2, 3, 5), patches.reshape(7, 4, 5)
+    for corner in ((0, 0), (0, -1), (-1, 0), (-1, -1)):
+        np.testing.assert_allclose(new[corner], old[corner], atol=1e-6)
+
+
+@pytest.mark.parametrize(("old", "new"), [(28, 14), (16, 30), (14, 24), (49, 7), (3, 1), (1, 4)])
+def test_the_last_row_is_kept_for_every_size(old, new):
+    # Because of rounding, scipy.ndimage.zoom returns zeros there for some of these sizes.
+    matrix = align_corners_matrix(old, new)
+    np.testing.assert_allclose(matrix.sum(axis=1), 1)
+    last = np.zeros(old)
+    last[-1 if new > 1 else 0] = 1
+    np.testing.assert_allclose(matrix[-1], last, atol=1e-12)
+
+
+@pytest.mark.parametrize("matrix", [align_corners_matrix, bicubic_matrix, half_pixel_matrix])
+def test_the_same_size_is_the_identity_and_constants_are_kept(matrix):
+    np.testing.assert_allclose(matrix(6, 6), np.eye(6), atol=1e-12)
+    for old, new in ((5, 8), (8, 5), (1, 3)):
+        np.testing.assert_allclose(matrix(old, new).sum(axis=1), 1)
+
+
+def test_a_table_of_another_grid_and_an_unknown_method_are_refused():
+    with pytest.raises(UsageError, match=r"expected a position table \(1, 10, hidden_dim\)"):
+        resample_positions(np.zeros((1, 9, 4)), (3, 3), (5, 5))
+    with pytest.raises(UsageError, match='"bilinear" or "bicubic". Received: \'area\''):
+        resample_positions(np.zeros((1, 10, 4)), (3, 3), (5, 5), method="area")
 
 
 def test_the_tables_are_read_without_keras():

@@ -1,0 +1,301 @@
+"""ViTs, hybrids and BiT as Keras models: outputs, arguments, learning, policies, saving."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit import ResNetSpec, ResNetStem, UsageError, ViTSpec
+from keras_vit._keras import keras
+from keras_vit.models.dtypes import dtype_policy
+from keras_vit.models.pretrained import model_class
+from keras_vit.parts.poolings import POOLINGS
+from keras_vit.parts.positions import POSITION_EMBEDDINGS
+
+VIT = ViTSpec(8, 48, 2, 3, 112)
+HYBRID = ViTSpec(1, 48, 1, 3, 96, stem=ResNetStem((1, 1)))
+BIT = ResNetSpec((1, 1, 1, 1))
+KINDS = {"vit": VIT, "hybrid": HYBRID, "bit": BIT}
+WITH_POOLINGS = {
+    name: replace(VIT, pooling=name, representation_dim=None if name == "distilled" else 20)
+    for name in POOLINGS
+}
+
+
+def build(spec, num_classes=3, image_size=(16, 24), **options):
+    return model_class(spec)(spec, num_classes, image_size, **options)
+
+
+@pytest.fixture
+def images(rng):
+    return rng.normal(size=(2, 16, 24, 3)).astype(np.float32)
+
+
+def cases(specs, *slow):
+    return [
+        pytest.param(spec, id=name, marks=[pytest.mark.slow] if name in slow else [])
+        for name, spec in specs.items()
+    ]
+
+
+def shapes_of_outputs(model):
+    images = np.zeros((2, *model.image_size, 3), np.float32)
+    outputs = model.intermediates(*model.intermediate_names)(images)
+    return {name: tuple(tensor.shape) for name, tensor in outputs.items()}
+
+
+@pytest.mark.flavours
+@pytest.mark.parametrize("spec", cases(WITH_POOLINGS | {"hybrid": HYBRID}))
+def test_shapes_of_every_named_intermediate_output_of_a_vit(spec):
+    model = build(spec)
+    assert model.grid == (2, 3)
+    tokens = 6 + {"token": 1, "distilled": 2, "none": 1}.get(spec.pooling, 0)
+    head = (2, tokens) if spec.pooling == "none" else (2,)
+    expected = {
+        "patch_embeddings": (2, 6, 48),
+        "embedded": (2, tokens, 48),
+        "encoded": (2, tokens, 48),
+        "pre_logits": (*head, 96 if spec.pooling == "distilled" else spec.representation_dim or 48),
+        "logits": (*head, 3),
+    }
+    for i in range(spec.depth):
+        expected[f"attention_{i}"] = (2, 3, tokens, tokens)
+        expected[f"encoderblock_{i}"] = (2, tokens, 48)
+    if spec.stem:
+        expected["gn_root"] = (2, 8, 12, 64)
+        expected["block1_unit1"] = (2, 4, 6, 256)
+        expected["block2_unit1"] = (2, 2, 3, 512)
+    assert shapes_of_outputs(model) == expected
+
+
+@pytest.mark.flavours
+def test_named_intermediate_outputs_of_a_bit():
+    shapes = shapes_of_outputs(build(BIT, image_size=(16, 25)))
+    units = [f"block{i}_unit1" for i in range(1, 5)]
+    assert list(shapes) == ["conv_root", *units, "encoded", "pre_logits", "logits"]
+    assert shapes["block4_unit1"] == shapes["encoded"] == (2, 1, 1, 2048)
+    assert (shapes["pre_logits"], shapes["logits"]) == ((2, 2048), (2, 3))
+
+
+def test_unknown_intermediate_output_names_the_nearest():
+    with pytest.raises(UsageError, match="did you mean attention_0"):
+        build(VIT).intermediates("atention_0")
+    with pytest.raises(UsageError, match="did you mean block2_unit1"):
+        build(BIT).intermediates("block2_unit2")
+
+
+@pytest.mark.parametrize("kind", POSITION_EMBEDDINGS)
+@pytest.mark.parametrize("pooling", ["token", "gap"])
+def test_moved_patches_change_the_logits_unless_there_are_no_positions(
+    randomised, images, kind, pooling
+):
+    model = randomised(build(replace(VIT, position_embedding=kind, pooling=pooling)))
+    moved = np.roll(images, 8, axis=2)  # by one patch
+    difference = np.abs(np.asarray(model(images)) - np.asarray(model(moved))).max()
+    assert difference < 1e-5 if kind == "none" else difference > 1e-3
+
+
+@pytest.mark.flavours
+def test_intermediate_attention_scores_are_those_of_the_block_without_dropout(randomised, images):
+    spec = replace(VIT, position_embedding="relative", attention_dropout=0.5)
+    model = randomised(build(spec))
+    outputs = model.intermediates("embedded", "attention_0")(images)
+    block = model.get_layer("encoderblock_0")
+    y = block.norm_attention(outputs["embedded"])
+    _, expected = block.attention(y, training=False, return_attention_scores=True)
+    np.testing.assert_allclose(np.asarray(outputs["attention_0"]), np.asarray(expected), atol=1e-5)
+
+
+@pytest.mark.flavours
+@pytest.mark.parametrize("spec", cases(KINDS))
+def test_fresh_head_gives_uniform_predictions(spec, images):
+    assert not build(spec).predict(images, verbose=0).any()
+
+
+@pytest.mark.flavours
+@pytest.mark.parametrize(
+    ("spec", "width"),
+    [(VIT, 48), (WITH_POOLINGS["distilled"], 2 * 48), (HYBRID, 48), (BIT, 2048)],
+    ids=["token", "distilled", "hybrid", "bit"],
+)
+def test_no_classes_gives_the_representation(spec, width):
+    assert tuple(build(spec, num_classes=0).output.shape)[1:] == (width,)
+
+
+@pytest.mark.flavours
+def test_both_classifiers_of_a_distilled_model_start_at_zero_with_the_bias(images):
+    model = build(WITH_POOLINGS["distilled"], head_bias=-10.0, dtype="mixed_bfloat16")
+    both = model.get_layer("head")(keras.Model(model.input, model.features)(images), both=True)
+    np.testing.assert_array_equal(np.asarray(both), np.full((2, 2, 3), -10, np.float32))
+    assert np.asarray(model(images)).dtype == np.float32
+
+
+SAVED = {
+    **{kind: replace(VIT, position_embedding=kind) for kind in POSITION_EMBEDDINGS},
+    **{
+        pooling: replace(VIT, pooling=pooling, gelu="erf", dropout=0.1, drop_path=0.1)
+        for pooling in ("token", "map", "distilled")
+    },
+    "hybrid": HYBRID,
+    "bit": BIT,
+}
+
+
+@pytest.mark.flavours
+@pytest.mark.parametrize("spec", cases(SAVED))
+def test_saved_model_gives_the_same_logits(spec, images, randomised, tmp_path):
+    model = randomised(build(spec, name="mine", labels=["a", "b", "c"]))
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(np.asarray(model(images)), np.asarray(again(images)))
+    assert (type(again), again.spec) == (type(model), spec)
+    assert (again.name, again.labels) == ("mine", ("a", "b", "c"))
+    assert again.preprocessing == model.preprocessing
+
+
+@pytest.mark.flavours
+@pytest.mark.parametrize(
+    "spec", cases(WITH_POOLINGS | KINDS, "token", "gap", "none", "vit", "hybrid", "bit")
+)
+def test_every_weight_learns(spec, images):
+    if isinstance(spec, ViTSpec):
+        spec = replace(spec, drop_path=0.1)
+    model = build(spec, name="R+ViT")  # TensorFlow refuses the plus in a scope
+    before = [np.asarray(v).copy() for v in model.trainable_variables]
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    # Eagerly, because tests/training traces models.
+    model.compile(optimizer=keras.optimizers.Adam(1e-3), loss=loss, run_eagerly=True)
+    targets = np.arange(np.prod(model.output.shape[1:-1], initial=2)) % 3
+    # The head and the last scales start at zero, so the first steps change only these.
+    model.fit(images, targets.reshape(2, *model.output.shape[1:-1]), epochs=4, verbose=0)
+    still = [
+        v.name
+        for v, old in zip(model.trainable_variables, before, strict=True)
+        if np.array_equal(np.asarray(v), old)
+    ]
+    assert not still
+
+
+@pytest.mark.flavours
+@pytest.mark.parametrize(
+    ("kind", "policy"),
+    [
+        ("vit", "mixed_bfloat16"),
+        ("vit", "mixed_float16"),
+        ("hybrid", "mixed_bfloat16"),
+        ("bit", "mixed_bfloat16"),
+        pytest.param("hybrid", "mixed_float16", marks=pytest.mark.slow),
+        pytest.param("bit", "mixed_float16", marks=pytest.mark.slow),
+    ],
+)
+def test_mixed_precision_stays_near_float32_with_the_same_weights(
+    kind, policy, images, randomised, tmp_path
+):
+    model = randomised(build(KINDS[kind]))
+    keras_vit.save_weights(model, tmp_path / "weights.npz")
+    with dtype_policy(policy):  # as a user's script sets it
+        mixed = build(KINDS[kind])
+    keras_vit.load_weights(mixed, tmp_path / "weights.npz")
+    for one, other in zip(model.weights, mixed.weights, strict=True):
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other), strict=True)
+    logits = np.asarray(mixed(images, training=False))
+    assert logits.dtype == np.float32
+    expected = np.asarray(model(images, training=False))
+    assert 0 < np.abs(logits - expected).max() < 0.05 * np.abs(expected).max()
+    layer = mixed.get_layer("encoderblock_0" if kind == "vit" else "block2_unit1")
+    assert "float32" not in str(layer.output.dtype)
+
+
+@pytest.mark.flavours
+def test_the_epsilon_reaches_every_layer_norm_and_drop_path_rises_linearly():
+    model = build(replace(VIT, depth=5, drop_path=0.2, layer_norm_eps=1e-12, pooling="map"))
+    blocks = [model.get_layer(f"encoderblock_{i}") for i in range(5)]
+    assert [block.drop_path for block in blocks] == pytest.approx([0, 0.05, 0.1, 0.15, 0.2])
+    norms = [model.get_layer("encoder_norm"), model.get_layer("pooling").norm]
+    norms += [norm for block in blocks for norm in (block.norm_attention, block.norm_mlp)]
+    assert [norm.epsilon for norm in norms] == [1e-12] * 12
+
+
+NOT_LABELS = ["ab", {"a", "b"}, {"a": 0, "b": 1}, [0, 1], 3]
+NOT_LARGE = "at most 30,000,000,000 parameters"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"image_size": 30}, "multiple of patch_size=8. Received: 30 x 30; the nearest is 32 x 32"),
+        ({"image_size": (16, 20)}, "Received: 16 x 20; the nearest is 16 x 16"),
+        ({"image_size": (16, 16, 3)}, "positive integer, or .height, width."),
+        ({"image_size": 0}, "must be a positive integer"),
+        ({"num_classes": -1}, "num_classes must be 0"),
+        ({"num_classes": 2.5}, "num_classes must be 0"),
+        ({"num_classes": 10**7}, "must be 0 .* at most 1,000,000. Received: num_classes=10000000"),
+        ({"labels": ["a"]}, "labels must name each of the 2 classes. Received: 1 labels"),
+        *(({"labels": each}, "labels must be a sequence of strings") for each in NOT_LABELS),
+        (
+            {"preprocessing": keras_vit.Preprocessing(16, 16), "image_size": 32},
+            "preprocessing must be for image_size=32 x 32",
+        ),
+        ({"spec": ViTSpec(8, 65_536, 2, 4, 262_144)}, NOT_LARGE),
+        ({"spec": ViTSpec(8, 65_536, 2, 1, 112), "num_classes": 10**6}, NOT_LARGE),
+        (
+            {"spec": ViTSpec(1, 48, 2, 3, 112), "image_size": 8_192},
+            "at most 65,536 patches. Received: 8192 x 8192",
+        ),
+    ],
+)
+def test_arguments_are_refused_before_anything_is_built(arguments, message):
+    with pytest.raises(UsageError, match=message):
+        keras_vit.ViT(**{"spec": VIT, "num_classes": 2, "image_size": 16, **arguments})
+
+
+ODD = {
+    "root alone": (ResNetStem(width=0.5), 2, (27, 33), (3, 4)),
+    "stages": (ResNetStem((1, 1, 1), width=0.5), 1, (33, 49), (3, 4)),
+    "cut off": (ResNetStem((1,), width=1.5), 3, (45, 50), (4, 4)),
+}
+
+
+@pytest.fixture(params=ODD)
+def odd(request, randomised):
+    """A hybrid with a fractional width, for a size that its strides do not divide."""
+    stem, patch, size, grid = ODD[request.param]
+    model = randomised(build(ViTSpec(patch, 48, 1, 3, 96, stem=stem), 5, size))
+    assert model.grid == grid
+    return model
+
+
+def test_a_hybrid_takes_any_size_as_the_official_code_does(odd, rng):
+    images = rng.normal(size=(2, *odd.image_size, 3)).astype(np.float32)
+    last = odd.intermediate_names[odd.intermediate_names.index("patch_embeddings") - 1]
+    actual = odd.intermediates(last, "patch_embeddings")(images)
+    x = np.asarray(actual[last])
+    if last == "gn_root":
+        x = np.asarray(keras.layers.MaxPooling2D(3, 2, "same")(np.maximum(x, 0)))
+    stride, (height, width) = odd.spec.stem.stride, odd.image_size
+    assert x.shape[1:3] == (-(-height // stride), -(-width // stride))
+    patch, projection = odd.spec.patch_size, odd.get_layer("patch_encoder").projection
+    kernel = np.asarray(projection.kernel).reshape(patch, patch, -1, 48)
+    conv = keras.layers.Conv2D(48, patch, strides=patch)  # "valid", as the official embedding
+    conv.build(x.shape)
+    conv.set_weights([kernel, np.asarray(projection.bias)])
+    expected = np.asarray(conv(x))
+    assert expected.shape[1:3] == odd.grid
+    np.testing.assert_allclose(
+        np.asarray(actual["patch_embeddings"]), expected.reshape(2, -1, 48), atol=1e-4, rtol=1e-5
+    )
+
+
+def test_weights_of_odd_hybrids_round_trip(odd, tmp_path, rng):
+    keras_vit.save_weights(odd, tmp_path / "weights.npz")
+    arrays = np.load(tmp_path / "weights.npz")
+    assert arrays["conv_root/kernel"].shape[-1] == 64 * odd.spec.stem.width
+    np.savez(tmp_path / "plain.npz", **arrays)  # without what only our files say
+    images = rng.normal(size=(2, *odd.image_size, 3)).astype(np.float32)
+    for file, stated in (("weights.npz", {}), ("plain.npz", {"image_size": odd.image_size})):
+        again = keras_vit.model_from_weights(tmp_path / file, num_heads=3, **stated)
+        assert (again.spec, again.image_size) == (odd.spec, odd.image_size)
+        np.testing.assert_array_equal(np.asarray(odd(images)), np.asarray(again(images)))
