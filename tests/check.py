@@ -6,8 +6,6 @@ the exit code is 1. The last lines name the soak that was chosen, what was skipp
 with the end of what it printed.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

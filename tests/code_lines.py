@@ -4,8 +4,6 @@ python tests/code_lines.py keras_vit tests: for each room (the first folder belo
 files and of lines.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import tokenize

@@ -1,7 +1,5 @@
 """Fixtures for all tests: seeds, a small spec, folders of real image files, a trained run."""
 
-from __future__ import annotations
-
 import dataclasses
 import fcntl
 import functools

@@ -1,7 +1,5 @@
 """What the app's tests compare with is what Python makes today, and what `keras-vit run` prints."""
 
-from __future__ import annotations
-
 import base64
 import json
 import runpy

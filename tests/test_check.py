@@ -1,7 +1,5 @@
 """Every soak is met, and every test that is left to one is run by it."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Files of strangers: each wrong value in a run folder or in weights is refused in one line."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

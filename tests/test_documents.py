@@ -1,7 +1,5 @@
 """README.md and docs/: programs run, links have targets."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """What messages show is short, in one line and the same in every process."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -1,7 +1,5 @@
 """The examples in docstrings run, and print what they say they print."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import shutil

@@ -1,7 +1,5 @@
 """Files are complete or absent, even if the writer fails or is killed."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

@@ -1,7 +1,5 @@
 """Imports only go down the levels, without circles; importing is quick and silent."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import graphlib

@@ -1,7 +1,5 @@
 """Ctrl-C is handled before a command imports anything that takes time."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The library on Keras' jax backend, in a separate process."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import subprocess

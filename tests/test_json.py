@@ -1,7 +1,5 @@
 """JSON of strangers: refused in one line, whatever it holds."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

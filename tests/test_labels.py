@@ -1,7 +1,5 @@
 """Class names: those of ImageNet-1k in the order of the logits, and decoded predictions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

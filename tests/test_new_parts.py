@@ -4,8 +4,6 @@ Each is one record in its table, and the pooling has a Keras layer. Nothing else
 rooms of the library must know them: a room with a list of kinds of its own fails here.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -3,8 +3,6 @@
 Nothing but the row and its function is added: a room with a list of its own fails here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

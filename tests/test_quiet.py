@@ -1,7 +1,5 @@
 """Messages of native libraries are hidden, and those of other threads are not."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

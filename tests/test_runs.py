@@ -1,7 +1,5 @@
 """Run folders that are incomplete, foreign or newer are refused in one line."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """Templates of pages and cards: what is missing is an error, and the wheel has all of them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

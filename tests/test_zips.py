@@ -1,7 +1,5 @@
 """Archives whose reading would take more memory than their files are refused."""
 
-from __future__ import annotations
-
 import contextlib
 import zipfile
 

@@ -1,7 +1,5 @@
 """The contenders of `benchmarks/exporters.py`: each computes the same model."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import sys

@@ -1,7 +1,5 @@
 """benchmarks/exporters.py, as a user runs it, on a tiny model."""
 
-from __future__ import annotations
-
 import json
 
 import contenders

@@ -1,7 +1,5 @@
 """The table of few labels is made of the results of the comparisons."""
 
-from __future__ import annotations
-
 import json
 
 import few_labels

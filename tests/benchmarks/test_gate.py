@@ -1,7 +1,5 @@
 """The benchmark of the exporter's check, on few images: good files pass and bad ones do not."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

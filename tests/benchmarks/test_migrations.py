@@ -1,7 +1,5 @@
 """The benchmark of docs/guide-coming-from.md; other libraries are not installed for the tests."""
 
-from __future__ import annotations
-
 import migrations
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """benchmarks/runtimes.py: which runtimes run a bundle, and which ones should."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """The benchmarks of training and of its input: what they time is what they say."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Dataclasses as command lines: types, choices, groups, help, and errors that name flags."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """How commands end: exit codes, one line for a user's mistake, a traceback for a bug."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import io

@@ -1,7 +1,5 @@
 """The progress of a training: lines that fit a terminal, few lines in a file."""
 
-from __future__ import annotations
-
 import types
 
 import pytest

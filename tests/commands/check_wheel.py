@@ -5,8 +5,6 @@ name the command that installs them. With extras, a short training on the digits
 succeed in an empty folder. Packages come from PyPI: TensorFlow is 600 MB.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import subprocess

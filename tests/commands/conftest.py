@@ -1,7 +1,5 @@
 """Fixtures for commands: those that succeed and that refuse, a run, published weights."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

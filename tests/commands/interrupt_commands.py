@@ -11,8 +11,6 @@ machine's host gives to others (steal, in /proc/stat) does not count. While Pyth
 Ctrl-C: such cases are counted separately, and few are accepted.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -6,8 +6,6 @@ table.json, if there is one, must describe these files. A last export that is no
 all unfinished folders.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

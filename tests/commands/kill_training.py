@@ -11,8 +11,6 @@ the first checkpoint.
 Words after -- are options of fit: python tests/commands/kill_training.py -- --accumulate 2 --lora 4
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

@@ -8,8 +8,6 @@ proves that the kill fell into a write.
 The commands are forked from a process that has imported everything, which takes most of their time.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import multiprocessing

@@ -1,7 +1,5 @@
 """The commands as a user runs them: other folders, real files, one-line errors, Ctrl-C."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

@@ -1,7 +1,5 @@
 """compare, sweep, fit --dry-run and fit --recipes, as a user runs them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import logging

@@ -1,7 +1,5 @@
 """export/convert_checkpoint.py, as a user runs it."""
 
-from __future__ import annotations
-
 import json
 import re
 

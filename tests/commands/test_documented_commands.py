@@ -5,8 +5,6 @@ that make them quick. What cannot run here, or repeats another command, is in `N
 the reason.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import re

@@ -1,7 +1,5 @@
 """The commands that export, to TFLite and to a SavedModel, and that compress a run."""
 
-from __future__ import annotations
-
 import json
 import re
 import resource

@@ -1,7 +1,5 @@
 """Commands on files of strangers, or that change meanwhile: exit code 2, one line, or they work."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """train/look_inside.py, as a user runs it: from a run or weights, with its data or own pictures."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

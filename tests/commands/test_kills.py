@@ -1,7 +1,5 @@
 """The killer of `kill_exports.py` and `kill_training.py` hits writes, and counts them honestly."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

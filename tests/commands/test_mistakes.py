@@ -1,7 +1,5 @@
 """Mistakes in a command line end it with one line, before anything slow is imported."""
 
-from __future__ import annotations
-
 import importlib
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """train/predict.py, as a user runs it: from a run, a bundle, weights, a published name."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """transfer, and evaluate --weights, as a user runs them on small data sets of TFDS."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """Fixtures for all tests of data."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

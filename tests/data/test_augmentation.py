@@ -1,7 +1,5 @@
 """Augmentations against Pillow's operations and against their published definitions in NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

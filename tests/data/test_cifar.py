@@ -1,7 +1,5 @@
 """CIFAR-10 in both layouts of its files, made here with few images."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

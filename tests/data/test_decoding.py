@@ -4,8 +4,6 @@ Those of very many parts are refused before Pillow reads them, whatever its vers
 operations decode JPEG and PNG to the same pixels, with the same limits.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re

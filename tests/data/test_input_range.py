@@ -1,7 +1,5 @@
 """Images that were not preprocessed are noticed by their values."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

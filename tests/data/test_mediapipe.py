@@ -1,7 +1,5 @@
 """Images are resized to the pixels that MediaPipe gives a model, in Python and in graphs."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The pipeline: its order depends only on the seed and the step."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

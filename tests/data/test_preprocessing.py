@@ -1,7 +1,5 @@
 """Preprocessing and augmentation: sizes, ranges, geometry, determinism."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from pathlib import Path

@@ -1,7 +1,5 @@
 """TFRecord files: in ImageNet's layout, and as TensorFlow Datasets itself writes them."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

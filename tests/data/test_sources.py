@@ -1,7 +1,5 @@
 """Sources: the digits, and folders of pictures with all kinds of broken and unexpected files."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """The split is stratified, stable, and the same on every machine; parts of it are nested."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 

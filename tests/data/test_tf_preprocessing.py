@@ -1,7 +1,5 @@
 """Resizing inside a TensorFlow graph gives exactly the same pixels as Pillow."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import subprocess

@@ -1,7 +1,5 @@
 """VTAB-1k and ImageNet's evaluation sets, as TensorFlow Datasets writes their real features."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

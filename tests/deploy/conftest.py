@@ -1,7 +1,5 @@
 """Shared by the tests of deployment: functions, graphs and a model as real `.tflite` files."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import tempfile

@@ -1,7 +1,5 @@
 """Export of bundles: files that meet the demands are written, the others are refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import json

@@ -1,7 +1,5 @@
 """A keras_vit model with changed layers is exported without rewrites, and the file is correct."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

@@ -1,7 +1,5 @@
 """Files for programs that run them by themselves: what they need, and what they make of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

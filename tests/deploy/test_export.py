@@ -1,7 +1,5 @@
 """Export: a file is written only if its scores agree with those of Keras."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

@@ -1,7 +1,5 @@
 """The table of precisions is complete, consistent and cheap to import."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """The reference scores of Keras are computed on the CPU in full float32, even if there is a GPU."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Representative data in its forms: it covers all classes, and no image serves two purposes."""
 
-from __future__ import annotations
-
 import itertools
 import re
 

@@ -1,7 +1,5 @@
 """Splitting images: they cover all classes, and no image is chosen twice."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A SavedModel for servers: what it says in a process that has TensorFlow and nothing of ours."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

@@ -1,7 +1,5 @@
 """Arrays on disk behave as in a dict, and their files are removed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

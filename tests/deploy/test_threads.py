@@ -1,7 +1,5 @@
 """Several threads export at the same time, in a process that is not ours."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

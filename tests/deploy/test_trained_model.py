@@ -1,7 +1,5 @@
 """The images of an export: they cover all classes, and none both calibrates and is compared."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tests of all layers with one harness, then of each layer."""
 
-from __future__ import annotations
-
 import functools
 import json
 import warnings

@@ -1,7 +1,5 @@
 """ViTs, hybrids and BiT as Keras models: outputs, arguments, learning, policies, saving."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Masked patch prediction and the masked autoencoder, as models."""
 
-from __future__ import annotations
-
 import operator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Models from files, URLs and the catalogue, with settings from the file and from the caller."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import http.server

@@ -1,7 +1,5 @@
 """The costs of layers: the formula equals what TensorFlow's graph and XLA count."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """ViTs, hybrids and BiT equal the reference implementations in every stage."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

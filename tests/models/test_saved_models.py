@@ -1,7 +1,5 @@
 """Saving and loading keeps the policy, frozen layers, the optimiser, and therefore the losses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

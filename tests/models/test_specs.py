@@ -1,7 +1,5 @@
 """Specs: invalid fields are refused, and valid ones round-trip."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import json

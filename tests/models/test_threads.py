@@ -1,7 +1,5 @@
 """Several threads build models at the same time."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

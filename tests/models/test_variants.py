@@ -1,7 +1,5 @@
 """The table of variants: names, exact sizes, constructors."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import itertools

@@ -1,7 +1,5 @@
 """The kinds of position embeddings: values, records, and the resampling to another grid."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

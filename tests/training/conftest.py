@@ -1,7 +1,5 @@
 """Fixtures for runs of a tiny model: begun in a line, and ended by a signal or an error."""
 
-from __future__ import annotations
-
 import os
 import signal
 from dataclasses import fields, replace

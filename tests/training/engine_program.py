@@ -3,8 +3,6 @@
 A process of its own is needed, because the number of devices is set before they are used.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Variations of models: what they set, and that a comparison trains each of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """Freezing, LoRA, rematerialisation, mixed precision and every optimiser, on a tiny model."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The time left, and metrics.jsonl: a line for each evaluation and one a minute between them."""
 
-from __future__ import annotations
-
 import signal
 from types import SimpleNamespace
 

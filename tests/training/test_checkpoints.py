@@ -1,7 +1,5 @@
 """A training that was stopped goes on bit for bit."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import fcntl

@@ -1,7 +1,5 @@
 """Class weights, balanced sampling, warnings of unbalanced classes, and several in an image."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

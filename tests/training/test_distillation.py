@@ -1,7 +1,5 @@
 """Distillation against its formulas in NumPy, and a student that learns from a teacher."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

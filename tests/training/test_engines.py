@@ -3,8 +3,6 @@
 The number of devices is set before they are used, so these trainings run in processes of their own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

@@ -1,7 +1,5 @@
 """A batch is computed in as few parts as fit into the free memory; what does not fit is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 from types import SimpleNamespace
 

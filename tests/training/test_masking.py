@@ -1,7 +1,5 @@
 """Training without classes: the targets by hand, the losses, and what is learned."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

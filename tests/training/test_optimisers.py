@@ -1,7 +1,5 @@
 """Durations, schedules and optimisers, whose steps equal those of an independent loop."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

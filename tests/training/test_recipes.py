@@ -1,7 +1,5 @@
 """Recipes: their figures are those of the sources, and what is wrong is found without images."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from contextlib import nullcontext

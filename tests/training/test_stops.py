@@ -1,7 +1,5 @@
 """What is kept when a training stops: by Ctrl-C, a loss that is not finite, a deleted picture."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import dataclasses

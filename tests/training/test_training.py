@@ -1,7 +1,5 @@
 """Training: the real loop on real files, its augmentation, and what is checked before it."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """Trials are trained once, go on where they stopped, and refuse other settings."""
 
-from __future__ import annotations
-
 import dataclasses
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Fixtures for tests of weight files: a small model, its file, and a folder of a hub."""
 
-from __future__ import annotations
-
 import functools
 import json
 import shutil

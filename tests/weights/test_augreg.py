@@ -1,7 +1,5 @@
 """AugReg's index, with the columns and names of the real file."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

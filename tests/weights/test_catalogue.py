@@ -1,7 +1,5 @@
 """The table of published weights: names, defaults, and errors for wrong names."""
 
-from __future__ import annotations
-
 import re
 import urllib.parse
 

@@ -1,7 +1,5 @@
 """Models from every layout of published weights equal the reference."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """Downloads from a real web server that closes connections, stalls and sends wrong data."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """Weights for RGB images in models of other channels, folded as timm folds them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

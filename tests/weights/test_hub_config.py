@@ -1,7 +1,5 @@
 """Preprocessing from config files, compared with the steps of timm and transformers."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Loading of weights into a model: everything must match, and errors name the likely cause."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 

@@ -1,7 +1,5 @@
 """Templates for keys with numbers."""
 
-from __future__ import annotations
-
 import pytest
 
 from keras_vit.weights.names import fill, numbers, official_keys, outline

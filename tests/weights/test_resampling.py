@@ -1,7 +1,5 @@
 """The resampling of patch kernels to another patch size."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

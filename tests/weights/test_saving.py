@@ -1,7 +1,5 @@
 """Saving of weights in all layouts: exact round trips, and files that are complete or absent."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """Damaged and malicious files give one line of error, need little memory and execute nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import io

@@ -1,7 +1,5 @@
 """Bundles of the sample, and the demos that take bundles."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

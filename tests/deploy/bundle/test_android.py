@@ -1,7 +1,5 @@
 """Bundles in the assets of the Android app, by the library and by the command."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Bundles: their description is true, and they are written completely or not at all."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import hashlib

@@ -1,7 +1,5 @@
 """What the commands that put bundles into the Android app and a web page have in common."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 from pathlib import Path

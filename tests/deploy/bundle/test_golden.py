@@ -1,7 +1,5 @@
 """The golden check of bundles on this computer's kernels."""
 
-from __future__ import annotations
-
 import base64
 import json
 

@@ -1,7 +1,5 @@
 """The report: a table of all files, a plot and a model card, with measured values only."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

@@ -3,8 +3,6 @@
 A file that ends the process that runs it, or never finishes, does so in another process.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

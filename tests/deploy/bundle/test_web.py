@@ -1,7 +1,5 @@
 """Sites that run bundles in the browser, by the library and by the command."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Compression: rounding equals that of the files, kernels are read back, settings are checked."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import sys

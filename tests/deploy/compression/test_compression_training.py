@@ -1,7 +1,5 @@
 """Compression trains with the rounding of the file, and gives the requested zeros and values."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from unittest.mock import Mock

@@ -1,7 +1,5 @@
 """The choice of layers that stay float."""
 
-from __future__ import annotations
-
 from unittest.mock import Mock
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Keras models to `.tflite` files: keras_vit models are rewritten, other models are not."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

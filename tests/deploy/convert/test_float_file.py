@@ -1,7 +1,5 @@
 """Graphs are converted without their kernels, which are written into the file afterwards."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 

@@ -1,7 +1,5 @@
 """A file says itself what goes in and what comes out, in the schema that MediaPipe reads."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import struct

@@ -1,7 +1,5 @@
 """Precisions: which operators stay in float, accuracy, size and runtime of the files."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

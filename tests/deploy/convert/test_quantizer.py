@@ -1,7 +1,5 @@
 """AI Edge Quantizer gives the files that it gives with everything in memory."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 
 import pytest

@@ -1,7 +1,5 @@
 """Quantisation of models with outlier channels, which trained vision transformers have."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

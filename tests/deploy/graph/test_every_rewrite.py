@@ -1,7 +1,5 @@
 """Every set of rewrites of every reference model gives the outputs of a computation in float64."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """The inference graph: each rewrite removes operators, and none changes the outputs."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """Files on GPUs and in half precision: what is run, what is reported, and what is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Finding the layer where a file begins to differ."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Judging files: which ones pass, which are refused, and what the images prove."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """Statistics: binomial tails, Tango's interval for paired outcomes, numbers of images."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
