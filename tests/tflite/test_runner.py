@@ -65,6 +65,7 @@ def test_kernels_that_round_differently_stay_within_the_tolerance_of_golden_json
     found, expected = reference.predict(sample.images), runner.predict(sample.images)
     assert np.abs(found - expected).max() <= tolerance
     assert tolerance < 0.2 * np.ptp(expected)  # a wrong input must still be noticed
+    assert np.abs(expected - sample.expected).max() < 0.2 * np.ptp(sample.expected)
 
 
 def test_without_xnnpack_nothing_is_delegated_and_scores_are_as_near(sample):
