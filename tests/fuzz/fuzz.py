@@ -8,12 +8,12 @@ whose files test_fuzz.py reads again.
 """
 
 import argparse
+import functools
 import random
 import sys
 from pathlib import Path
 
 from fuzzing.driver import Tally, fuzz
-from fuzzing.findings import Store
 from fuzzing.kinds import KINDS
 
 FINDINGS = Path(__file__).parent / "findings"
@@ -32,10 +32,8 @@ def main() -> None:
     seed = random.randrange(10**6) if arguments.seed is None else arguments.seed
     kinds = {name: KINDS[name] for name in arguments.kinds}
     print(f"{len(kinds)} kinds, --seed {seed}; Ctrl-C ends with the table", flush=True)
-    tallies = fuzz(
-        kinds, arguments.seconds, seed, arguments.jobs, Store(arguments.out),
-        say=lambda line: print(line, flush=True),
-    )  # fmt: skip
+    say = functools.partial(print, flush=True)
+    tallies = fuzz(kinds, arguments.seconds, seed, arguments.jobs, arguments.out, say)
     print(table(tallies))
     sys.exit(any(tally.findings for tally in tallies.values()))
 

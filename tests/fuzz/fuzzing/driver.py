@@ -1,24 +1,22 @@
 """Gives inputs to workers, and makes and stores findings. It knows nothing of kinds."""
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import random
-import re
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from fuzzing.findings import Finding, Store, packed, unpacked
-from fuzzing.minimise import fewest, smallest
-from fuzzing.worker import Worker
+from fuzzing.findings import Finding, store
+from fuzzing.kind import Files
+from fuzzing.worker import Answer, ClosedError, Worker
 
 _MINIMISING = 30.0  # seconds for each finding
 _PROGRESS = 10.0
 _MUTATIONS = (1, 1, 1, 2, 3, 5)
-_EXCEPTION = re.compile(r"(?!MemoryError)\w+(Error|Exception),|a message")
 
 
 @dataclasses.dataclass
@@ -28,17 +26,16 @@ class Tally:
     tried: int = 0
     read: int = 0  # without an error
     findings: dict[str, str] = dataclasses.field(default_factory=dict)  # a line for each fault
-    grown: int = 0  # the largest growth of the memory, in bytes
-    memory: float = 0.0  # the largest fraction of what an input may take
-    seconds: float = 0.0  # the longest time of an input
-    spent: float = 0.0  # the seconds for this kind so far
+    seconds: float = 0.0  # the largest of all answers, as those below
+    grown: int = 0
+    memory: float = 0.0
 
-    def add(self, answer: dict[str, Any]) -> None:
+    def add(self, answer: Answer) -> None:
         """Counts one input."""
         self.tried += 1
-        self.read += answer["outcome"] == "read"
-        for field in ("grown", "memory", "seconds"):
-            setattr(self, field, max(getattr(self, field), answer[field]))
+        self.read += answer.outcome == "read"
+        for field in ("seconds", "grown", "memory"):
+            setattr(self, field, max(getattr(self, field), getattr(answer, field)))
 
 
 def fuzz(
@@ -46,129 +43,111 @@ def fuzz(
     seconds: float,
     seed: int,
     jobs: int,
-    store: Store,
+    out: Path,
     say: Callable[[str], None],
 ) -> dict[str, Tally]:
     """Tries inputs that the seed makes until Ctrl-C, or for some time after all are prepared.
 
-    The kinds, which are given by their names and places, take turns in `jobs` processes. Findings
-    are stored, and `say` shows lines of progress.
+    The kinds, which are given by their names and places, take turns in each of `jobs` processes.
+    Findings are stored in `out`, and `say` shows lines of progress.
     """
-    with tempfile.TemporaryDirectory(prefix="keras_vit_fuzz_") as folder:
-        campaign = _Campaign(kinds, seconds, seed, Path(folder), store, say)
-        threads = [threading.Thread(target=campaign.work, daemon=True) for _ in range(jobs)]
+    tallies = {name: Tally() for name in kinds}
+    with (
+        tempfile.TemporaryDirectory(prefix="keras_vit_fuzz_") as folder,
+        concurrent.futures.ThreadPoolExecutor(jobs) as pool,
+    ):
+        workers = [Worker(kinds, Path(folder, str(job))) for job in range(jobs)]
+        campaigns = [_Campaign(worker, tallies, out, say) for worker in workers]
+        working = [
+            pool.submit(campaign.run, seconds, f"{seed} {job}")
+            for job, campaign in enumerate(campaigns)
+        ]
         try:
-            for thread in threads:
-                thread.start()
-            while any(thread.is_alive() for thread in threads):
-                time.sleep(0.2)
-                campaign.show()
+            while concurrent.futures.wait(working, _PROGRESS).not_done:
+                tried = sum(tally.tried for tally in tallies.values())
+                findings = sum(len(tally.findings) for tally in tallies.values())
+                say(f"{tried:,} inputs, {findings} findings")
         except KeyboardInterrupt:
             say("ended by Ctrl-C")
-        campaign.is_over = True
-        for worker in campaign.workers:
-            worker.stop()
-        for thread in threads:
-            thread.join(5)
-    if campaign.error is not None:
-        raise campaign.error
-    return campaign.tallies
+        finally:
+            for worker in workers:
+                worker.close()
+        for each in working:
+            with contextlib.suppress(ClosedError):
+                each.result()
+    return tallies
 
 
 class _Campaign:
-    """What the threads share. Each thread has a worker of its own."""
+    """What one thread does with a worker of its own."""
 
-    def __init__(self, kinds, seconds, seed, folder, store, say):
-        self.tallies = {name: Tally() for name in kinds}
-        self.workers: list[Worker] = []
-        self.is_over, self.error = False, None
-        self._kinds, self._seed, self._folder = kinds, seed, folder
-        self._store, self._say, self._lock = store, say, threading.Lock()
-        self._seconds, self._end, self._shown = seconds, None, time.monotonic()
-        self._started = 0
+    _lock = threading.Lock()  # of what the threads share: the tallies and the stored findings
 
-    def work(self) -> None:
-        """Reads inputs with a worker until the time is over."""
-        worker = Worker(self._kinds, self._folder)
-        self.workers.append(worker)
-        try:
-            for kind in self._kinds:
-                worker.prepare(kind)
-            self._end = self._end or time.monotonic() + self._seconds
-            while not self._finished():
-                self._try_one(worker)
-        except Exception as error:
-            if not self.is_over:  # or it is only that the worker was ended
-                self.error, self.is_over = error, True
-        finally:
-            worker.stop()
+    def __init__(self, worker, tallies, out, say):
+        self._worker, self._tallies, self._out, self._say = worker, tallies, out, say
 
-    def show(self) -> None:
-        """A line of progress now and then."""
-        if time.monotonic() - self._shown > _PROGRESS:
-            self._shown = time.monotonic()
-            tried = sum(tally.tried for tally in self.tallies.values())
-            findings = sum(len(tally.findings) for tally in self.tallies.values())
-            left = self._end and max(self._end - time.monotonic(), 0)
-            state = "preparing" if left is None else f"{left:.0f} s left"
-            self._say(f"{tried:,} inputs, {findings} findings, {state}")
+    def run(self, seconds: float, seed: str) -> None:
+        """Reads inputs until the time is over."""
+        for kind in self._tallies:
+            self._worker.make(kind, seed, [])
+        end = time.monotonic() + seconds
+        tried, spent = (dict.fromkeys(self._tallies, 0) for _ in range(2))
+        while (start := time.monotonic()) < end:
+            kind = min(spent, key=spent.get)
+            self._try_one(kind, f"{seed} {kind} {tried[kind]}")
+            tried[kind] += 1
+            spent[kind] += time.monotonic() - start
 
-    def _finished(self) -> bool:
-        return self.is_over or time.monotonic() >= self._end
-
-    def _try_one(self, worker: Worker) -> None:
+    def _try_one(self, kind: str, seed: str) -> None:
+        mutations = range(random.Random(seed).choice(_MUTATIONS))
+        files = self._worker.make(kind, seed, mutations)
+        answer = self._worker.read(kind, files)
+        fault, tally = answer.fault, self._tallies[kind]
         with self._lock:
-            kind = min(self.tallies, key=lambda name: self.tallies[name].spent)
-            tally, number = self.tallies[kind], self._started
-            self._started += 1
-            tally.spent += 1e-3  # so that another thread takes another kind
-        seed, start = f"{self._seed} {kind} {number}", time.monotonic()
-        mutations = list(range(random.Random(seed).choice(_MUTATIONS)))
-        file = worker.own / "smallest.zip"
-        file.write_bytes(worker.make(kind, seed, mutations))
-        answer = worker.read(kind, file)
-        if self.is_over:
+            tally.add(answer)
+        if not fault or fault in tally.findings:
             return
-        tally.add(answer)
-        fault = answer["fault"]
-        if fault and fault not in tally.findings and self._holds(worker, kind, fault, file):
-            tally.findings[fault] = f"{kind}: {fault}: not stored yet"
-            stored = self._stored(worker, kind, fault, file, seed, mutations)
-            size = stored.stat().st_size
-            tally.findings[fault] = f"{kind}: {fault}: {stored.name}, {size:,} bytes"
-            self._say(tally.findings[fault])
-        tally.spent += time.monotonic() - start
-
-    def _holds(self, worker: Worker, kind: str, fault: str, file: Path) -> bool:
-        """Whether the input has this fault again, in a new process if it may be due to the old."""
-        if not _EXCEPTION.match(fault):
-            worker.stop()
-        holds = worker.read(kind, file)["fault"] == fault
-        if not holds and not self.is_over:
+        if "emory" in fault:  # it may be due to what was read before
+            self._worker.stop()
+        if not self._has(kind, files, fault):
             self._say(f"{kind}: {fault}: not again")
-        return holds
-
-    def _stored(self, worker, kind, fault, file, seed, mutations) -> Path:
-        """Makes the input in a file small, and stores it."""
-        candidate, end = worker.own / "candidate.zip", time.monotonic() + _MINIMISING
-
-        def fails(content: bytes) -> bool:
-            if time.monotonic() > end or self.is_over:
-                raise _NoTimeLeftError
-            candidate.write_bytes(content)
-            found = worker.read(kind, candidate)["fault"] == fault
-            if found:  # the smallest so far
-                file.write_bytes(content)
-            return found
-
-        with contextlib.suppress(_NoTimeLeftError):
-            fewest(mutations, lambda some: fails(worker.make(kind, seed, some)))
-            files = unpacked(file.read_bytes()).files
-            smallest(files, lambda less: fails(packed(Finding(kind, fault, less))))
-        found = Finding(kind, fault, unpacked(file.read_bytes()).files)
+            return
+        tally.findings[fault] = f"{kind}: {fault}: not stored yet"
+        found = Finding(kind, fault, self._smallest(kind, fault, seed, mutations))
         with self._lock:
-            return self._store.add(found, lambda old: worker.read(kind, old)["fault"] == fault)
+            file = store(self._out, found, lambda old: self._has(kind, old, fault))
+        tally.findings[fault] = f"{kind}: {fault}: {file.name}, {file.stat().st_size:,} bytes"
+        self._say(tally.findings[fault])
+
+    def _has(self, kind: str, files: Files, fault: str) -> bool:
+        return self._worker.read(kind, files).fault == fault
+
+    def _smallest(self, kind: str, fault: str, seed: str, mutations: Sequence[int]) -> Files:
+        """The input of fewer mutations, with fewer files and less in each, that still fails."""
+        end = time.monotonic() + _MINIMISING
+
+        def smaller(items: Sequence, made: Callable[[Sequence], Files]) -> Sequence:
+            return fewest(items, lambda some: self._has(kind, made(some), fault), end)
+
+        mutations = smaller([*mutations], lambda some: self._worker.make(kind, seed, some))
+        files = self._worker.make(kind, seed, mutations)
+        names = smaller(sorted(files), lambda some: {name: files[name] for name in some})
+        files = {name: files[name] for name in names}
+        for name in names:
+            files[name] = smaller(files[name], lambda less, name=name: files | {name: less})
+        return files
 
 
-class _NoTimeLeftError(Exception):
-    """Making an input smaller takes too long."""
+def fewest(items: Sequence, fails: Callable[[Sequence], bool], end: float) -> Sequence:
+    """A part of `items` that still fails, without most of what can be left out until `end`."""
+    size = len(items)
+    while size and time.monotonic() < end:
+        at = 0
+        while at < len(items) and time.monotonic() < end:
+            less = items[:at] + items[at + size :]
+            if fails(less):
+                items = less
+            else:
+                at += size
+        size //= 2
+    return items

@@ -1,7 +1,7 @@
 """What a kind of input is, and how an intact input of it is damaged."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,7 +53,7 @@ def one_file(
     return mutate
 
 
-def damaged(kind: Kind, seeds: list[Files], seed: str, mutations: list[int]) -> Files:
+def damaged(kind: Kind, seeds: list[Files], seed: str, mutations: Sequence[int]) -> Files:
     """One of the seeds after the mutations of these numbers; the same arguments, the same input."""
     intact = dict(random.Random(seed).choice(seeds))
     files = intact
@@ -71,7 +71,7 @@ def damaged(kind: Kind, seeds: list[Files], seed: str, mutations: list[int]) -> 
 
 def write(files: Files, folder: Path) -> Path:
     """Writes the files of an input, and returns their folder."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

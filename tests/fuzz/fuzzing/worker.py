@@ -1,8 +1,7 @@
-"""A process that reads inputs, and the driver's side of it, which names its fault if it ended."""
+"""A process that makes and reads inputs, and the driver's side of it, which names how it ended."""
 
-import contextlib
 import faulthandler
-import fcntl
+import functools
 import gc
 import multiprocessing
 import os
@@ -12,21 +11,22 @@ import resource
 import shutil
 import signal
 import sys
-import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from fuzzing.findings import Finding, packed, unpacked
 from fuzzing.kind import Files, Kind, damaged, write
 
-LIMIT = 10.0  # seconds
 LONGEST_MESSAGE = 10_000
-_PREPARE = 300.0  # seconds: imports, and what the seeds need
-_MORE = 2.0  # seconds after the limit, in which the process itself may answer
+# Seconds of an input. Those of the processor do not depend on what else the machine does.
+COMPUTING, WAITING = 10, 60
+_PREPARING = 300  # imports, and what the seeds need
+_LIMITS = {
+    signal.SIGPROF: f"more than {COMPUTING} s", signal.SIGALRM: f"no end within {WAITING} s",
+}  # fmt: skip
 _SLACK = 2 << 30  # of the process above what an input may take, so that the machine stays usable
 _ERRORS = "keras_vit._errors"  # by its name: the import takes seconds
 _STATUS = Path("/proc/self/status")
@@ -34,199 +34,138 @@ _ROOT = Path(__file__).parents[3]
 _CONTEXT = multiprocessing.get_context("spawn")
 
 
+class ClosedError(Exception):
+    """The worker was closed while it was used."""
+
+
+class Answer(NamedTuple):
+    """What came of reading an input."""
+
+    fault: str  # "" if all is well
+    outcome: str = ""  # "read", or where its error is from
+    seconds: float = 0.0  # of the processor
+    grown: int = 0  # the growth of the memory, in bytes
+    memory: float = 0.0  # the fraction of what the input may take
+
+
 class Worker:
     """A process that is started when it is needed, and again after it ended.
 
     Args:
         kinds: where each kind is, by its name.
-        shared: a folder for what all workers need.
+        home: a folder of its own.
     """
 
-    def __init__(self, kinds: dict[str, str], shared: Path):
-        self._kinds, self._shared = kinds, shared
-        self.own = Path(tempfile.mkdtemp(prefix="worker", dir=shared))
-        self._process, self._pipe = None, None
-        self._prepared: set[str] = set()
+    def __init__(self, kinds: dict[str, str], home: Path):
+        self._kinds, self._home = kinds, home
+        self._process, self._pipe, self._is_closed = None, None, False
 
-    def make(self, kind: str, seed: str, mutations: Sequence[int]) -> bytes:
-        """The content of the input of these mutations, as that of a finding's file."""
-        self.prepare(kind)
-        self._must("make", kind, seed, mutations)
-        return (self.own / "input.zip").read_bytes()
+    def make(self, kind: str, seed: str, mutations: Sequence[int]) -> Files:
+        """The input of these mutations."""
+        return self._ask(_make, kind, seed, mutations)
 
-    def read(self, kind: str, path: Path) -> dict[str, Any]:
-        """What came of reading the input in a finding's file, with "fault": "" if all is well."""
-        self.prepare(kind)
-        answer = self._ask(LIMIT + _MORE, "read", kind, path)
-        return answer or {"outcome": "", "seconds": 0.0, "grown": 0, "memory": 0.0} | self._end()
-
-    def prepare(self, kind: str) -> None:
-        """Starts the process if there is none, and makes the kind's seeds."""
-        if self._process is None or not self._process.is_alive():
-            self.stop()
-            self._prepared.clear()
-            self._pipe, its_end = _CONTEXT.Pipe()
-            arguments = its_end, self.own, self._shared
-            self._process = _CONTEXT.Process(target=_answer, args=arguments, daemon=True)
-            self._process.start()
-            its_end.close()
-        if kind not in self._prepared:
-            self._must("prepare", kind, self._kinds[kind])
-            self._prepared.add(kind)
+    def read(self, kind: str, files: Files) -> Answer:
+        """What came of reading an input."""
+        try:
+            return self._ask(_read, kind, files)
+        except (EOFError, OSError):
+            self._process.join()
+            code = self._process.exitcode
+            end = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            trace = (self._home / "trace.txt").read_text(errors="replace")
+            return Answer(f"{_LIMITS.get(-code, end)}, {where(trace)}")
 
     def stop(self) -> None:
-        """Ends the process."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.join()
-            self._pipe.close()
+        """Ends the process; the next input is read in a new one."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
 
-    def _must(self, *request: Any) -> None:
-        if not self._ask(_PREPARE, *request):
-            self.stop()
-            log = (self.own / "log.txt").read_text(errors="replace")
-            raise RuntimeError(f"no answer to {request}:\n{log[-4000:]}")
-
-    def _ask(self, seconds: float, *request: Any) -> Any:
-        """The answer; None if the process ended or does not answer in time."""
-        with contextlib.suppress(OSError, EOFError):
-            self._pipe.send(request)
-            clock = Clock(self._process.pid)
-            while clock.seconds() < seconds:
-                if self._pipe.poll(0.5):
-                    return self._pipe.recv()
-        return None
-
-    def _end(self) -> dict[str, Any]:
-        """The fault of a process that gave no answer."""
-        self._process.join(0.5)
-        code, seconds = self._process.exitcode, 0.0
-        if code is None:
-            fault, seconds = f"more than {LIMIT:.0f} s", LIMIT
-        else:
-            fault = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    def close(self) -> None:
+        """Ends the process for ever, also while another thread waits for it."""
+        self._is_closed = True
         self.stop()
-        trace = (self.own / "trace.txt").read_text(errors="replace")
-        return {"fault": f"{fault}, {where(trace)}", "seconds": seconds}
+
+    def _ask(self, function: Callable, kind: str, *arguments: Any) -> Any:
+        """What the function returns in the process."""
+        if self._process is None or not self._process.is_alive():
+            self._pipe, its_end = _CONTEXT.Pipe()
+            self._process = _CONTEXT.Process(target=_serve, args=(its_end, self._home), daemon=True)
+            self._process.start()
+            its_end.close()
+        try:
+            self._pipe.send((function, self._kinds[kind], self._home / kind, *arguments))
+            answer = self._pipe.recv()
+        finally:
+            if self._is_closed:
+                self.stop()
+                raise ClosedError
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
-def _answer(pipe: Connection, own: Path, shared: Path) -> None:
+def _serve(pipe: Connection, home: Path) -> None:
     """What the process does: it answers requests until there are no more."""
     os.setsid()  # Ctrl-C is the driver's
-    with open(own / "log.txt", "w") as log:
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):  # libraries write there
+        os.dup2(nowhere, stream)
     sys.path.insert(0, str(_ROOT))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    reader = _Reader(own, shared)
-    with contextlib.suppress(EOFError):
+    home.mkdir(parents=True, exist_ok=True)
+    with open(home / "trace.txt", "w") as trace:
+        faulthandler.enable(trace)
+        for limit in _LIMITS:
+            faulthandler.register(limit, trace, chain=True)  # the signal then ends the process
         while True:
-            name, *arguments = pipe.recv()
-            pipe.send(getattr(reader, name)(*arguments))
-
-
-class _Reader:
-    """The kinds that were prepared, and the folders of this process and of all."""
-
-    def __init__(self, own: Path, shared: Path):
-        self.own, self.shared = own, shared
-        self.kinds: dict[str, tuple[Kind, list[Files], Path]] = {}
-
-    def prepare(self, name: str, place: str) -> bool:
-        """Makes the seeds, and reads each twice: what the library keeps is no growth later."""
-        home = self.shared / name
-        home.mkdir(parents=True, exist_ok=True)
-        with open(self.shared / f"{name}.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            kind = pkgutil.resolve_name(place)
-            gc.freeze()  # a collection takes long with all that the library imports
-            seeds = kind.seeds(home)
-        self.kinds[name] = kind, seeds, home
-        for files in seeds * 2:
-            _attempt(kind, self._written(files), home)
-        gc.collect()
-        gc.freeze()
-        return True
-
-    def make(self, name: str, seed: str, mutations: list[int]) -> bool:
-        """Stores the input of these mutations."""
-        kind, seeds, _ = self.kinds[name]
-        found = Finding(name, "", damaged(kind, seeds, seed, mutations))
-        (self.own / "input.zip").write_bytes(packed(found, small=False))
-        return True
-
-    def read(self, name: str, path: Path) -> dict[str, Any]:
-        """Reads the input in a finding's file."""
-        kind, _, home = self.kinds[name]
-        files = unpacked(path.read_bytes()).files
-        folder, allowed = self._written(files), 2 * sum(map(len, files.values())) + kind.memory
-        del files
-        with open(self.own / "trace.txt", "w") as trace:
-            faulthandler.enable(trace)
-            faulthandler.dump_traceback_later(LIMIT, file=trace)
-            signal.alarm(int(30 * LIMIT))  # ends it even if nobody is left to do so
-            clock, before = Clock(), _limit_memory(allowed)
-            fault, outcome = _attempt(kind, folder, home)
-            seconds, grown = clock.seconds(), _status("VmHWM") - before
+            function, *arguments = pipe.recv()
+            signal.alarm(_PREPARING)
+            try:
+                answer = function(*arguments)
+            except Exception:  # a fault of the kind itself
+                answer = RuntimeError(traceback.format_exc())
             signal.alarm(0)
-            faulthandler.cancel_dump_traceback_later()
-        if not fault and seconds > LIMIT:
-            fault = f"more than {LIMIT:.0f} s, {where((self.own / 'trace.txt').read_text())}"
-        if not fault and grown > allowed:
-            fault = f"too much memory, {outcome}"
-        gc.collect()
-        return {
-            "fault": fault, "outcome": outcome, "seconds": seconds, "grown": grown,
-            "memory": grown / allowed,
-        }  # fmt: skip
-
-    def _written(self, files: Files) -> Path:
-        shutil.rmtree(self.own / "files", ignore_errors=True)
-        return write(files, self.own / "files")
+            pipe.send(answer)
 
 
-class Clock:
-    """The time of a process, without that in which it waited because others computed.
-
-    Others are processes of this machine, and of its host if it is a virtual one.
-    """
-
-    def __init__(self, process: int | str = "self"):
-        self._tasks = Path(f"/proc/{process}/task")
-        self._start, self._waits = self._time(), self._waited()
-
-    def seconds(self) -> float:
-        """The time since the clock was made."""
-        # The wait of one thread, because several may wait at the same time.
-        waits = [wait - self._waits.get(name, 0) for name, wait in self._waited().items()]
-        return self._time() - self._start - max(waits, default=0) / 1e9
-
-    def _time(self) -> float:
-        stolen = int(Path("/proc/stat").read_text().split()[8])  # of all processors
-        return time.monotonic() - stolen / (os.sysconf("SC_CLK_TCK") * os.cpu_count())
-
-    def _waited(self) -> dict[str, int]:
-        """The nanoseconds that each thread has waited for a processor."""
-        waits = {}
-        with contextlib.suppress(OSError):  # not every kernel counts it, and threads end
-            for task in self._tasks.iterdir():
-                with contextlib.suppress(OSError):
-                    waits[task.name] = int((task / "schedstat").read_text().split()[1])
-        return waits
+@functools.cache
+def _prepared(place: str, home: Path) -> tuple[Kind, list[Files]]:
+    """A kind and its seeds, each of which is read twice: what the library keeps is no growth."""
+    home.mkdir(exist_ok=True)
+    kind = pkgutil.resolve_name(place)
+    gc.freeze()  # a collection takes long with all that the library imports
+    seeds = kind.seeds(home)
+    for files in seeds * 2:
+        _attempt(kind, _written(files, home), home)
+    gc.collect()
+    gc.freeze()
+    return kind, seeds
 
 
-def where(trace: str) -> str:
-    """The innermost function of the library in the text of a trace."""
-    inner = re.search(r'File "[^"]*/(keras_vit/[^"]+)", line \d+,? in (\S+)', trace)
-    return f"in {inner[1]}:{inner[2]}" if inner else "outside keras_vit"
+def _make(place: str, home: Path, seed: str, mutations: Sequence[int]) -> Files:
+    return damaged(*_prepared(place, home), seed, mutations)
 
 
-def is_expected(error: BaseException) -> bool:
-    """Whether it is an exception of keras_vit, or says that there is no such file."""
-    classes = type(error).__mro__
-    absent = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-    return any(each.__module__ == _ERRORS for each in classes) or isinstance(error, absent)
+def _read(place: str, home: Path, files: Files) -> Answer:
+    kind, _ = _prepared(place, home)
+    folder, allowed = _written(files, home), 2 * sum(map(len, files.values())) + kind.memory
+    files.clear()
+    before, start = _limit_memory(allowed), time.process_time()
+    signal.setitimer(signal.ITIMER_PROF, COMPUTING)
+    signal.alarm(WAITING)
+    fault, outcome = _attempt(kind, folder, home)
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    seconds, grown = time.process_time() - start, _status("VmHWM") - before
+    if not fault and grown > allowed:
+        fault = f"too much memory, {outcome}"
+    gc.collect()
+    return Answer(fault, outcome, seconds, grown, grown / allowed)
+
+
+def _written(files: Files, home: Path) -> Path:
+    shutil.rmtree(home / "input", ignore_errors=True)
+    return write(files, home / "input/files")
 
 
 def _attempt(kind: Kind, folder: Path, home: Path) -> tuple[str, str]:
@@ -235,22 +174,28 @@ def _attempt(kind: Kind, folder: Path, home: Path) -> tuple[str, str]:
         kind.read(folder, home)
         return "", "read"
     except BaseException as error:
-        place, unfit = _place(error), _unfit(str(error))
+        place = where("".join(reversed(traceback.format_tb(error.__traceback__))))
         if not is_expected(error):
-            return f"{type(error).__name__}, {place}", "an error"
-        return unfit and f"{unfit}, {place}", place
+            return f"{type(error).__name__}, {place}", place
+        message, wrong = str(error), ""
+        if len(message) > LONGEST_MESSAGE:
+            wrong = f"a message of more than {LONGEST_MESSAGE:,} characters, {place}"
+        elif not message.replace("\n", "").isprintable():
+            wrong = f"a message that is not printable, {place}"
+        return wrong, place
 
 
-def _unfit(message: str) -> str:
-    if len(message) > LONGEST_MESSAGE:
-        return f"a message of more than {LONGEST_MESSAGE:,} characters"
-    return "" if message.replace("\n", "").isprintable() else "a message that is not printable"
+def is_expected(error: BaseException) -> bool:
+    """Whether it is an exception of keras_vit, or says that there is no such file."""
+    absent = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+    classes = type(error).__mro__
+    return isinstance(error, absent) or any(each.__module__ == _ERRORS for each in classes)
 
 
-def _place(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [f'File "{frame.filename}", line 1, in {frame.name}' for frame in reversed(frames)]
-    return where("\n".join(lines))
+def where(trace: str) -> str:
+    """The first function of the library in the text of a trace whose innermost call is first."""
+    inner = re.search(r'File "[^"]*/(keras_vit/[^"]+)", line \d+,? in (\S+)', trace)
+    return f"in {inner[1]}:{inner[2]}" if inner else "outside keras_vit"
 
 
 def _limit_memory(allowed: int) -> int:

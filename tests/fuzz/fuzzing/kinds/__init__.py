@@ -1,7 +1,7 @@
 """The kinds of input: the name of each, and where it is."""
 
 _MODULES = {
-    "weights": ("npz", "safetensors", "hub", "foreign"),
+    "weights": ("npz", "safetensors", "hub"),
     "runs": ("run", "checkpoint"),
     "exports": ("bundle", "tflite", "executed"),
     "data": ("records", "index", "cifar", "picture", "served"),

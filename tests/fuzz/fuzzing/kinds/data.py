@@ -6,12 +6,14 @@ import hashlib
 import io
 import json
 import os
+import random
 import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,7 +21,7 @@ from PIL import Image
 
 from fuzzing.kind import Files, Kind, one_file
 from fuzzing.kinds._reading import each_of, small_model
-from fuzzing.mutations import images, raw, records, text
+from fuzzing.mutations import images, raw, text
 from keras_vit.data.cifar import cifar10
 from keras_vit.data.decoding import examine_image
 from keras_vit.data.images import read_picture
@@ -122,12 +124,14 @@ CIFAR = Kind(
 )
 
 _FILE, _CACHE = Path("a.tfrecord"), Path("cache.json")
+_CLASSES = (0, 1, -1, 2**31, 2**63 - 1, -(2**63))
+_NAMES = (b"", b"a\nb", b"\xff\xfe", b"\0", b"x" * 100_000, b"\x1b[2J")
 
 
 def _records(home: Path) -> list[Files]:
     """Examples, without and with the cache of what is known of them."""
     file = home / _FILE
-    file.write_bytes(b"".join(records.framed(_example(i)) for i in range(3)))
+    file.write_bytes(b"".join(_framed(_example(i)) for i in range(3)))
     with _found_at(home):
         _source()
         [cached] = Path(os.environ["KERAS_VIT_CACHE"], "records").iterdir()
@@ -142,6 +146,52 @@ def _example(i: int) -> bytes:
     features[IMAGENET.label].int64_list.value.append(i)
     features[IMAGENET.text].bytes_list.value.append(b"class %d" % i)
     return example.SerializeToString(deterministic=True)
+
+
+def _framed(record: bytes) -> bytes:
+    """A record with its length and checksums."""
+    length = struct.pack("<Q", len(record))
+    return length + _masked(length) + record + _masked(record)
+
+
+def _masked(data: bytes) -> bytes:
+    value = google_crc32c.value(data)
+    return struct.pack("<I", ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def _records_mutated(rng: random.Random, content: bytes) -> bytes:
+    """Another length, or other records; their checksums are right."""
+    records, start, action = [], 0, rng.randrange(7)
+    while start + 16 <= len(content):  # whatever the checksums are
+        size = int.from_bytes(content[start : start + 8], "little")
+        records.append(content[start + 12 : start + 12 + size])
+        start += 16 + size
+    if action == 0 or not records:
+        return raw.mutated(rng, content)
+    if action == 1:
+        length = struct.pack("<Q", rng.choice(raw.NUMBERS))
+        return content + length + _masked(length) + rng.randbytes(rng.choice((0, 4, 100)))
+    change = _other_example if action > 3 else raw.mutated
+    return b"".join(map(_framed, raw.in_parts(rng, records, change, [b""])))
+
+
+def _other_example(rng: random.Random, record: bytes) -> bytes:
+    """Another value of a feature: a class, a name, the picture, or another type."""
+    example = tf.train.Example.FromString(record)
+    features = example.features.feature
+    feature, action = features[rng.choice(sorted(features))], rng.randrange(5)
+    if action == 4 and feature.bytes_list.value:
+        picture = images.mutated(rng, feature.bytes_list.value[0])
+        feature.bytes_list.value[0] = picture
+    elif action == 3:
+        feature.int64_list.value[:] = rng.choices(_CLASSES, k=rng.choice((0, 1, 9)))
+    elif action == 2:
+        feature.bytes_list.value[:] = [rng.choice(_NAMES)] * rng.choice((0, 1, 2))
+    elif action == 1:
+        feature.float_list.value[:] = [float("nan")]
+    else:
+        feature.Clear()
+    return example.SerializeToString()
 
 
 def _source() -> Any:
@@ -171,7 +221,7 @@ def _found_at(folder: Path) -> Iterator[None]:
         yield
 
 
-_file_changed = one_file({_FILE.name: records.mutated})
+_file_changed = one_file({_FILE.name: _records_mutated})
 _cache_changed = one_file({_CACHE.name: text.json_value})
 
 RECORDS = Kind(

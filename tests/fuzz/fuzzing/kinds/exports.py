@@ -3,13 +3,17 @@
 import hashlib
 import json
 import random
+import struct
 from pathlib import Path
+from typing import Any
 
+import flatbuffers
 import numpy as np
+from ai_edge_litert import schema_py_generated as schema
 
 from fuzzing.kind import Files, Kind, one_file
 from fuzzing.kinds._reading import each_of
-from fuzzing.mutations import raw, text, tflite
+from fuzzing.mutations import raw, text
 from keras_vit.deploy.bundle import export_report as report
 from keras_vit.deploy.bundle import golden
 from keras_vit.deploy.bundle.opened import open_bundle
@@ -19,6 +23,8 @@ from keras_vit.tflite.gpu_compatibility import lint
 from keras_vit.tflite.runtimes import check_runtime, runtime_floor, versions
 
 _ASSETS = Path(__file__).parents[4] / "android_demo/app/src/main/assets/bundles"
+_OFFSETS = (0, 1, 2, 3, 4, 8, 64, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFFFFF0)
+_NAMES = (b"", b"\xff\xfe", b"a\nb", b"x" * 100_000, b"/" * 60_000, b"\x1b[2J")
 
 
 def _of(name: str) -> Files:
@@ -66,8 +72,54 @@ BUNDLE = Kind(
 def _tflite(home: Path) -> list[Files]:
     """Whole files, and more often the same of a few thousand bytes, without their weights."""
     whole = [_of(name)["model.tflite"] for name in ("digits-int8", "digits-float16")]
-    small = [tflite.without_weights(content) for content in whole] * 4
-    return [{"model.tflite": content} for content in (*small, *whole)]
+    small = []
+    for content in whole:
+        model = schema.ModelT.InitFromPackedBuf(content, 0)
+        for buffer in model.buffers:
+            buffer.data = None if buffer.data is None else buffer.data[:16]
+        small.append(_packed(model))
+    return [{"model.tflite": content} for content in (*small * 4, *whole)]
+
+
+def _mutated(rng: random.Random, content: bytes) -> bytes:
+    """The file after a change of bytes, of a number anywhere, or of a field of any object."""
+    action = rng.random()
+    if action < 0.15:
+        return raw.mutated(rng, content)
+    if action < 0.5:
+        at = 4 * rng.randrange(max(len(content) // 4, 1))
+        value = rng.choice((*_OFFSETS, rng.randrange(len(content) + 4)))
+        return content[:at] + struct.pack("<I", value) + content[at + 4 :]
+    model = schema.ModelT.InitFromPackedBuf(content, 0)
+    fields = list(text.places(vars(model)))
+    for _ in range(20):
+        holder, name = rng.choice(fields)
+        before = holder[name]
+        holder[name] = _other(rng, before)
+        try:
+            return _packed(model)
+        except Exception:  # a value that cannot be written
+            holder[name] = before
+    return content
+
+
+def _other(rng: random.Random, value: Any) -> Any:
+    """Another value of a field, which mostly can be written."""
+    if isinstance(value, (list, np.ndarray)):
+        one = list(value[:1]) or [rng.choice(_OFFSETS)]
+        number = [rng.choice((-(2**31), -1, 0, 1, 2**31 - 1, 65_536))]
+        repeated = one * rng.choice((1, 2, 1000, 70_000))
+        return rng.choice(([], repeated, list(value[::-1]), number, None))
+    if isinstance(value, (bytes, str)):
+        return rng.choice(_NAMES)
+    return text.alike(rng, value) if isinstance(value, (int, float, type(None))) else None
+
+
+def _packed(model: Any) -> bytes:
+    """The file of a tree of the schema's objects."""
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
 
 
 def _read_tflite(folder: Path, home: Path) -> None:
@@ -83,14 +135,14 @@ def _read_tflite(folder: Path, home: Path) -> None:
 TFLITE = Kind(
     64 << 20,  # the objects of a list of 65,536 entries
     _tflite,
-    one_file({".tflite": tflite.mutated}),
+    one_file({".tflite": _mutated}),
     _read_tflite,
 )
 
 
 def _with_its_hash(rng: random.Random, files: Files) -> Files:
     """The file is damaged although model.json has its hash."""
-    content = tflite.mutated(rng, files["model.tflite"])
+    content = _mutated(rng, files["model.tflite"])
     about = json.loads(files["model.json"]) | {"sha256": hashlib.sha256(content).hexdigest()}
     return files | {"model.tflite": content, "model.json": json.dumps(about).encode()}
 

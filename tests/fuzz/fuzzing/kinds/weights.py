@@ -1,20 +1,15 @@
-"""Files of weights: those that are read, the JSON beside them, and those that are only named."""
+"""Files of weights, and the JSON beside them."""
 
 import functools
-import io
-import random
-import zipfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import tensorflow as tf
 from safetensors.numpy import load, save
 
 import keras_vit
 from fuzzing.kind import Files, Kind, one_file
 from fuzzing.kinds._reading import each_of, known_model, small_model
-from fuzzing.mutations import arrays, raw, text
+from fuzzing.mutations import arrays, text
 from keras_vit.weights import open_checkpoint
 
 _FIXTURES = Path(__file__).parents[3] / "fixtures"
@@ -60,11 +55,12 @@ def _fixture(name: str, to: str) -> Files:
 
 
 def _npz(home: Path) -> list[Files]:
-    """The official layout, with and without metadata."""
-    linen = [
-        _fixture(f"{name}.weights.npz", "w.npz") for name in ("vit_token_linen", "hybrid_stem")
-    ]
-    return [*_saved(home, ".npz"), *linen]
+    """The official layout, with and without metadata, and files of Keras and PyTorch."""
+    names = ("vit_token_linen", "hybrid_stem")
+    linen = [_fixture(f"{name}.weights.npz", "w.npz") for name in names]
+    keras = arrays.archived([("config.json", b"{}"), ("metadata.json", b"{}")])
+    foreign = [{"w.npz": content} for content in (keras, b"\x89HDF\r\n", b"\x80\x02}q\0.")]
+    return [*_saved(home, ".npz"), *linen, *foreign]
 
 
 NPZ = Kind(
@@ -101,31 +97,4 @@ HUB = SAFETENSORS._replace(
         lambda: _read(folder),
         lambda: keras_vit.save_weights(known_model(), folder / "model.safetensors"),  # may it?
     ),
-)
-
-
-def _foreign(home: Path) -> list[Files]:
-    """Files of Keras, HDF5, TensorFlow, NumPy and PyTorch."""
-    model = small_model()
-    model.save(home / "model.keras")
-    model.save_weights(home / "model.weights.h5")
-    tf.train.Checkpoint(value=tf.Variable(1.0)).write(str(home / "checkpoint"))
-    pickled, archived = b"\x80\x02}q\0.", io.BytesIO()
-    with zipfile.ZipFile(archived, "w") as archive:
-        archive.writestr("archive/data.pkl", pickled)
-    kept = [path.read_bytes() for path in sorted(home.iterdir()) if path.is_file()]
-    array = arrays.of(np.zeros((3, 4), np.float32))
-    return [{"weights": each} for each in (*kept, array, archived.getvalue(), pickled)]
-
-
-def _by_its_start(rng: random.Random, content: bytes) -> bytes:
-    known = {b"PK": arrays.npz, b"\x93N": arrays.npy}
-    return known.get(content[:2], raw.mutated)(rng, content)
-
-
-FOREIGN = Kind(
-    64 << 20,
-    _foreign,
-    one_file({"weights": _by_its_start}),
-    lambda folder, home: _read(folder / "weights"),
 )

@@ -1,6 +1,5 @@
-"""JSON, by the types of its values, and lines, such as those of metrics.jsonl and index.csv."""
+"""Trees of values, such as JSON, and lines, such as those of metrics.jsonl and index.csv."""
 
-import itertools
 import json
 import random
 from collections.abc import Iterator
@@ -27,28 +26,32 @@ _PLACEHOLDER = "PLACEHOLDER of raw text"
 
 def json_value(rng: random.Random, content: bytes) -> bytes:
     """The text after one of its values, or a byte of it, was changed."""
-    if len(content) > _LARGEST:
+    if len(content) > _LARGEST or rng.random() < 0.1:
         return raw.mutated(rng, content)
     try:
-        holder = [json.loads(content)]
+        value = json.loads(content)
     except (ValueError, RecursionError):
         return raw.mutated(rng, content)
-    if rng.random() < 0.1:
-        return raw.mutated(rng, content)
-    container, key = rng.choice(list(itertools.islice(_places(holder), 3000)))
-    text = ""
-    if rng.random() < 0.15:
-        container[key], text = _PLACEHOLDER, _text(rng)
+    value = changed(rng, value, _PLACEHOLDER if rng.random() < 0.15 else None)
+    written = json.dumps(value, indent=rng.choice((None, 2)))
+    return written.replace(f'"{_PLACEHOLDER}"', _text(rng)).encode("utf-8", "surrogatepass")
+
+
+def changed(rng: random.Random, value: Any, other: Any = None) -> Any:
+    """The value after a change at one place of it, where `other` is put if there is one."""
+    holder = [value]
+    container, key = rng.choice(list(places(holder)))
+    if other is not None:
+        container[key] = other
     elif rng.random() < 0.5:
-        container[key] = _alike(rng, container[key])
+        container[key] = alike(rng, container[key])
     elif isinstance(container, dict) and rng.random() < 0.4:
-        value = container.pop(key)
+        moved = container.pop(key)
         if rng.random() < 0.5:
-            container[rng.choice((*TEXTS, key.upper(), f"{key}2"))] = value
+            container[rng.choice((*TEXTS, key.upper(), f"{key}2"))] = moved
     else:
         container[key] = anything(rng)
-    written = json.dumps(holder[0], indent=rng.choice((None, 2)))
-    return written.replace(f'"{_PLACEHOLDER}"', text).encode("utf-8", "surrogatepass")
+    return holder[0]
 
 
 def anything(rng: random.Random) -> Any:
@@ -62,7 +65,7 @@ def anything(rng: random.Random) -> Any:
     )  # fmt: skip
 
 
-def _alike(rng: random.Random, value: Any) -> Any:
+def alike(rng: random.Random, value: Any) -> Any:
     """Another value of the same type."""
     if isinstance(value, bool) or value is None:
         return rng.choice((True, False, None))
@@ -72,6 +75,8 @@ def _alike(rng: random.Random, value: Any) -> Any:
         near = (value + 1, value - 1, -value, 2 * value, 1000 * value, float(value))
         return rng.choice((*NUMBERS, *near))
     if isinstance(value, str):
+        if value.startswith("{"):
+            return json_value(rng, value.encode()).decode(errors="replace")
         at = rng.randrange(len(value) + 1)
         inside = value[:at] + rng.choice(TEXTS) + value[at:]
         return rng.choice((rng.choice(TEXTS), inside, value[:at], value * 2, value.upper()))
@@ -94,13 +99,16 @@ def _text(rng: random.Random) -> str:
     )  # fmt: skip
 
 
-def _places(container: Any) -> Iterator[tuple[Any, Any]]:
-    """Each value as its container and its key there."""
-    keys = list(container) if isinstance(container, dict) else range(len(container))
-    for key in keys:
+def places(container: Any) -> Iterator[tuple[Any, Any]]:
+    """Each value in a list or dictionary, and in those in it, as its container and its key there.
+
+    The fields of an object are those of its dictionary.
+    """
+    for key in list(container) if isinstance(container, dict) else range(len(container)):
         yield container, key
-        if isinstance(container[key], (dict, list)):
-            yield from _places(container[key])
+        inner = getattr(container[key], "__dict__", container[key])
+        if isinstance(inner, (dict, list)):
+            yield from places(inner)
 
 
 _LINES = (b"", b" ", b"\0", b"\x1b[2J", b"\xff\xfe", b"\xed\xa0\x80", b"a\rb", b'"', b"{", b",,,")
