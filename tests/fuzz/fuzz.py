@@ -13,7 +13,7 @@ import random
 import sys
 from pathlib import Path
 
-from fuzzing.driver import Tally, fuzz
+from fuzzing.driver import Campaign
 from fuzzing.kinds import KINDS
 
 FINDINGS = Path(__file__).parent / "findings"
@@ -28,29 +28,25 @@ def main() -> None:
     parser.add_argument("--seed", type=int, help="default: another one each time")
     parser.add_argument("--jobs", type=int, default=1, help="processes that read")
     parser.add_argument("--out", type=Path, default=FINDINGS, help="the folder of the findings")
-    arguments = parser.parse_args()
-    seed = random.randrange(10**6) if arguments.seed is None else arguments.seed
-    kinds = {name: KINDS[name] for name in arguments.kinds}
+    options = parser.parse_args()
+    seed = random.randrange(10**6) if options.seed is None else options.seed
+    kinds = {name: KINDS[name] for name in options.kinds}
     print(f"{len(kinds)} kinds, --seed {seed}; Ctrl-C ends with the table", flush=True)
     say = functools.partial(print, flush=True)
-    tallies = fuzz(kinds, arguments.seconds, seed, arguments.jobs, arguments.out, say)
-    print(table(tallies))
-    sys.exit(any(tally.findings for tally in tallies.values()))
-
-
-def table(tallies: dict[str, Tally]) -> str:
-    """A row for each kind."""
-    lines = [
-        f"{'kind':<12}{'tried':>9}{'read':>9}{'findings':>10}{'MiB':>8}{'of limit':>10}"
-        f"{'longest s':>11}"
-    ]
-    lines += [
-        f"{name:<12}{each.tried:>9,}{each.read:>9,}{len(each.findings):>10}"
-        f"{each.grown / 2**20:>8.0f}{each.memory:>10.0%}{each.seconds:>11.1f}"
-        for name, each in tallies.items()
-    ]
-    found = sorted({line for each in tallies.values() for line in each.findings.values()})
-    return "\n".join([*lines, *found])
+    seen = Campaign(kinds, options.seconds, seed, options.out, say).run(options.jobs)
+    print(f"{'kind':<12}{'tried':>9}{'read':>9}{'findings':>10}{'of memory':>11}{'longest s':>11}")
+    for name, (answers, findings) in seen.items():
+        read = sum(answer.outcome == "read" for answer in answers)
+        memory = max((answer.memory for answer in answers), default=0)
+        seconds = max((answer.seconds for answer in answers), default=0)
+        print(
+            f"{name:<12}{len(answers):>9,}{read:>9,}{len(findings):>10}{memory:>11.0%}"
+            f"{seconds:>11.1f}"
+        )
+    found = [line for _, findings in seen.values() for line in findings.values()]
+    for line in sorted(found):
+        print(line)
+    sys.exit(bool(found))
 
 
 if __name__ == "__main__":

@@ -28,26 +28,17 @@ class Kind(NamedTuple):
     read: Callable[[Path, Path], None]
 
 
-def one_file(
-    mutations: dict[str, Mutation], rarely: dict[str, Mutation] | None = None, chance: float = 0.0
-) -> Callable[[random.Random, Files], Files]:
-    """Changes one file of an input, or rarely removes it.
-
-    Args:
-        mutations: a mutation for each end of a file's name; files with other ends stay.
-        rarely: others, which are taken by `chance`.
-        chance: how often that is.
-    """
+def one_file(mutations: dict[str, Mutation]) -> Callable[[random.Random, Files], Files]:
+    """Changes one file of an input, or rarely removes it, by a mutation for the end of its name."""
 
     def mutate(rng: random.Random, files: Files) -> Files:
-        chosen = rarely if rarely and rng.random() < chance else mutations
-        names = [name for name in sorted(files) if name.endswith(tuple(chosen))]
+        names = [name for name in sorted(files) if name.endswith(tuple(mutations))]
         if not names:
             return files
         name = rng.choice(names)
         if len(files) > 1 and rng.random() < 0.02:
             return {other: content for other, content in files.items() if other != name}
-        change = next(change for end, change in chosen.items() if name.endswith(end))
+        change = next(change for end, change in mutations.items() if name.endswith(end))
         return files | {name: change(rng, files[name])}
 
     return mutate

@@ -34,18 +34,13 @@ _ROOT = Path(__file__).parents[3]
 _CONTEXT = multiprocessing.get_context("spawn")
 
 
-class ClosedError(Exception):
-    """The worker was closed while it was used."""
-
-
 class Answer(NamedTuple):
     """What came of reading an input."""
 
     fault: str  # "" if all is well
     outcome: str = ""  # "read", or where its error is from
     seconds: float = 0.0  # of the processor
-    grown: int = 0  # the growth of the memory, in bytes
-    memory: float = 0.0  # the fraction of what the input may take
+    memory: float = 0.0  # how much it grew, as a fraction of what the input may take
 
 
 class Worker:
@@ -58,7 +53,7 @@ class Worker:
 
     def __init__(self, kinds: dict[str, str], home: Path):
         self._kinds, self._home = kinds, home
-        self._process, self._pipe, self._is_closed = None, None, False
+        self._process, self._pipe = None, None
 
     def make(self, kind: str, seed: str, mutations: Sequence[int]) -> Files:
         """The input of these mutations."""
@@ -75,16 +70,11 @@ class Worker:
             trace = (self._home / "trace.txt").read_text(errors="replace")
             return Answer(f"{_LIMITS.get(-code, end)}, {where(trace)}")
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Ends the process; the next input is read in a new one."""
         if self._process is not None:
             self._process.kill()
             self._process.join()
-
-    def close(self) -> None:
-        """Ends the process for ever, also while another thread waits for it."""
-        self._is_closed = True
-        self.stop()
 
     def _ask(self, function: Callable, kind: str, *arguments: Any) -> Any:
         """What the function returns in the process."""
@@ -93,13 +83,8 @@ class Worker:
             self._process = _CONTEXT.Process(target=_serve, args=(its_end, self._home), daemon=True)
             self._process.start()
             its_end.close()
-        try:
-            self._pipe.send((function, self._kinds[kind], self._home / kind, *arguments))
-            answer = self._pipe.recv()
-        finally:
-            if self._is_closed:
-                self.stop()
-                raise ClosedError
+        self._pipe.send((function, self._kinds[kind], self._home / kind, *arguments))
+        answer = self._pipe.recv()
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -156,11 +141,11 @@ def _read(place: str, home: Path, files: Files) -> Answer:
     signal.alarm(WAITING)
     fault, outcome = _attempt(kind, folder, home)
     signal.setitimer(signal.ITIMER_PROF, 0)
-    seconds, grown = time.process_time() - start, _status("VmHWM") - before
-    if not fault and grown > allowed:
+    seconds, memory = time.process_time() - start, (_status("VmHWM") - before) / allowed
+    if not fault and memory > 1:
         fault = f"too much memory, {outcome}"
     gc.collect()
-    return Answer(fault, outcome, seconds, grown, grown / allowed)
+    return Answer(fault, outcome, seconds, memory)
 
 
 def _written(files: Files, home: Path) -> Path:

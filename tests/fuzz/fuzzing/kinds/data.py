@@ -42,29 +42,15 @@ _MODES = {
 
 
 def _made(mode: str, form: str) -> bytes:
-    """A small picture of a mode in a format; those of JPEG have an EXIF block."""
-    grey = (np.arange(9 * 7).reshape(9, 7) * 4 % 256).astype(np.uint8)
-    image = Image.fromarray(grey.astype(np.uint16) if mode == "I;16" else grey)
-    exif = Image.Exif()
+    """A small picture of a mode in a format, with an EXIF block where the format has one."""
+    stream, exif = io.BytesIO(), Image.Exif()
     exif[0x0112] = 6
-    options = {"exif": exif} if form == "JPEG" else {}
-    stream = io.BytesIO()
-    (image if mode == "I;16" else image.convert(mode)).save(stream, form, **options)
+    Image.linear_gradient("L").resize((7, 9)).convert(mode).save(stream, form, exif=exif)
     return stream.getvalue()
 
 
-def _run_length_encoded() -> bytes:
-    """A BMP of 7 x 9 pixels that Pillow decodes in Python; its own encoder does not write them."""
-    rows = b"\x07\x05\x00\x00" * 9 + b"\x00\x01"  # seven pixels of colour 5, and the row's end
-    start = 14 + 40 + 4 * 256
-    sizes = struct.pack("<IiiHHIIiiII", 40, 7, 9, 1, 8, 1, len(rows), 0, 0, 256, 0)
-    head = b"BM" + struct.pack("<IHHI", start + len(rows), 0, 0, start)
-    return head + sizes + bytes(range(256)) * 4 + rows
-
-
 def _pictures(home: Path) -> list[Files]:
-    made = [_made(mode, form) for form, modes in _MODES.items() for mode in modes]
-    return [{"picture": picture} for picture in (*made, _run_length_encoded())]
+    return [{"picture": _made(mode, form)} for form, modes in _MODES.items() for mode in modes]
 
 
 def _read_picture(folder: Path, home: Path) -> None:
@@ -124,14 +110,17 @@ CIFAR = Kind(
 )
 
 _FILE, _CACHE = Path("a.tfrecord"), Path("cache.json")
-_CLASSES = (0, 1, -1, 2**31, 2**63 - 1, -(2**63))
-_NAMES = (b"", b"a\nb", b"\xff\xfe", b"\0", b"x" * 100_000, b"\x1b[2J")
+_LISTS = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
+_VALUES = (
+    [], [0, 1], [-1], [2**31], [2**63 - 1], [-(2**63)], [float("nan")], [b"", b""], [b"a\nb"],
+    [b"\xff\xfe"], [b"\0"], [b"x" * 100_000], [b"\x1b[2J"],
+)  # fmt: skip
 
 
 def _records(home: Path) -> list[Files]:
     """Examples, without and with the cache of what is known of them."""
     file = home / _FILE
-    file.write_bytes(b"".join(_framed(_example(i)) for i in range(3)))
+    file.write_bytes(b"".join(map(_framed, _examples()[:2])))
     with _found_at(home):
         _source()
         [cached] = Path(os.environ["KERAS_VIT_CACHE"], "records").iterdir()
@@ -139,12 +128,21 @@ def _records(home: Path) -> list[Files]:
         return [alone, alone | {_CACHE.name: cached.read_bytes()}]
 
 
-def _example(i: int) -> bytes:
+@functools.cache
+def _examples() -> list[bytes]:
+    """Two good ones, and others of which a feature has other values."""
+    good = {IMAGENET.image: [_made("RGB", "PNG")], IMAGENET.label: [0], IMAGENET.text: [b"a"]}
+    other = {IMAGENET.image: [_made("RGB", "JPEG")], IMAGENET.label: [1], IMAGENET.text: [b"b"]}
+    odd = [_example(good | {name: values}) for name in good for values in _VALUES]
+    return [_example(good), _example(other), *odd, b""]
+
+
+def _example(features: dict[str, list]) -> bytes:
     example = tf.train.Example()
-    features = example.features.feature
-    features[IMAGENET.image].bytes_list.value.append(_made("RGB", ("PNG", "JPEG")[i % 2]))
-    features[IMAGENET.label].int64_list.value.append(i)
-    features[IMAGENET.text].bytes_list.value.append(b"class %d" % i)
+    for name, values in features.items():
+        feature = example.features.feature[name]
+        for value in values:
+            getattr(feature, _LISTS[type(value)]).value.append(value)
     return example.SerializeToString(deterministic=True)
 
 
@@ -171,26 +169,16 @@ def _records_mutated(rng: random.Random, content: bytes) -> bytes:
     if action == 1:
         length = struct.pack("<Q", rng.choice(raw.NUMBERS))
         return content + length + _masked(length) + rng.randbytes(rng.choice((0, 4, 100)))
-    change = _other_example if action > 3 else raw.mutated
-    return b"".join(map(_framed, raw.in_parts(rng, records, change, [b""])))
+    return b"".join(map(_framed, raw.in_parts(rng, records, _other_example, _examples())))
 
 
 def _other_example(rng: random.Random, record: bytes) -> bytes:
-    """Another value of a feature: a class, a name, the picture, or another type."""
+    """Another picture, or other bytes."""
     example = tf.train.Example.FromString(record)
-    features = example.features.feature
-    feature, action = features[rng.choice(sorted(features))], rng.randrange(5)
-    if action == 4 and feature.bytes_list.value:
-        picture = images.mutated(rng, feature.bytes_list.value[0])
-        feature.bytes_list.value[0] = picture
-    elif action == 3:
-        feature.int64_list.value[:] = rng.choices(_CLASSES, k=rng.choice((0, 1, 9)))
-    elif action == 2:
-        feature.bytes_list.value[:] = [rng.choice(_NAMES)] * rng.choice((0, 1, 2))
-    elif action == 1:
-        feature.float_list.value[:] = [float("nan")]
-    else:
-        feature.Clear()
+    pictures = example.features.feature[IMAGENET.image].bytes_list.value
+    if rng.random() < 0.3 or not pictures:
+        return raw.mutated(rng, record)
+    pictures[0] = images.mutated(rng, pictures[0])
     return example.SerializeToString()
 
 
@@ -221,13 +209,10 @@ def _found_at(folder: Path) -> Iterator[None]:
         yield
 
 
-_file_changed = one_file({_FILE.name: _records_mutated})
-_cache_changed = one_file({_CACHE.name: text.json_value})
-
 RECORDS = Kind(
     1 << 30,  # a picture as large as the limit: 252 MiB for 36 million pixels
     _records,
-    lambda rng, files: (_cache_changed if _CACHE.name in files else _file_changed)(rng, files),
+    one_file({_FILE.name: _records_mutated, _CACHE.name: text.json_value}),
     _read_records,
 )
 

@@ -1,8 +1,8 @@
 """Downloads: what a server on loopback answers, and a part of an earlier call.
 
-An input is `part`, the first bytes of the file if there are any, and for each request `N.head` and
-`N.body`, which are sent as they are; `N.pace` has the seconds between pieces of the body. The last
-answer is repeated.
+An input is `part`, the first bytes of the file if there are any, and `0.http`, `1.http` and so on,
+which answer one request each, the last one all others. Of an answer with the header `x-pace`, the
+bytes of the body are sent one by one.
 """
 
 import base64
@@ -10,7 +10,6 @@ import hashlib
 import os
 import random
 import re
-import socket
 import socketserver
 import threading
 from pathlib import Path
@@ -25,10 +24,10 @@ from keras_vit.weights.download import fetch
 
 _CONTENT = bytes(range(256)) * 200
 _KEPT = 5000  # bytes of a part; its last one is asked for again
-_MD5 = hashlib.md5(_CONTENT).digest()
+_SIZE = len(_CONTENT)
 _HASHES = (
     f"x-goog-hash: crc32c={base64.b64encode(google_crc32c.Checksum(_CONTENT).digest()).decode()}",
-    f"x-goog-hash: md5={base64.b64encode(_MD5).decode()}", 'ETag: "a"',
+    f"x-goog-hash: md5={base64.b64encode(hashlib.md5(_CONTENT).digest()).decode()}", 'ETag: "a"',
 )  # fmt: skip
 _STATUS = (
     "100 Continue", "200 OK", "204 No Content", "206 Partial Content", "301 Moved", "302 Found",
@@ -44,51 +43,51 @@ _HEADERS = (
     "Location: http://127.0.0.1:{port}/models/a.npz", "Location: file:///etc/passwd", "Location: ",
     "Location: http://127.0.0.1:{port}/other\x1b[2J", "Location: http://[::1", "x: " + "y" * 70_000,
     "Location: //127.0.0.1:{port}\\@x", "no colon", " folded", "Connection: keep-alive",
+    "x-pace: 0.01", "x-pace: 0.3",
 )  # fmt: skip
+_ADDED = [header.encode("latin-1") for header in _HEADERS]
+_BLANK = b"\r\n\r\n"  # between the head of an answer and its body
 
 
 def _seeds(home: Path) -> list[Files]:
-    size, kept = len(_CONTENT), _CONTENT[: _KEPT + 1]
-    whole = {"head": _head("200 OK", f"Content-Length: {size}", *_HASHES), "body": _CONTENT}
+    whole = _answer("200 OK", _CONTENT, f"Content-Length: {_SIZE}", *_HASHES)
     chunks = [b"%x\r\n%s\r\n" % (len(x), x) for x in (_CONTENT[:9], _CONTENT[9:], b"")]
-    chunked = {
-        "head": _head("200 OK", "Transfer-Encoding: chunked", *_HASHES), "body": b"".join(chunks)
-    }  # fmt: skip
-    rest = {
-        "head": _head(
-            "206 Partial Content", f"Content-Length: {size - _KEPT}", *_HASHES,
-            f"Content-Range: bytes {_KEPT}-{size - 1}/{size}",
-        ),
-        "body": _CONTENT[_KEPT:],
-    }  # fmt: skip
-    moved = {"head": _head("302 Found", "Location: http://127.0.0.1:{port}/b", "Content-Length: 0")}
+    chunked = _answer("200 OK", b"".join(chunks), "Transfer-Encoding: chunked", *_HASHES)
+    rest = _answer(
+        "206 Partial Content", _CONTENT[_KEPT:], f"Content-Length: {_SIZE - _KEPT}", *_HASHES,
+        f"Content-Range: bytes {_KEPT}-{_SIZE - 1}/{_SIZE}",
+    )  # fmt: skip
+    moved = _answer("302 Found", b"", "Location: http://127.0.0.1:{port}/b", "Content-Length: 0")
+    cut = whole[: _KEPT + 1 - _SIZE]
     return [
-        _input(whole), _input(chunked), _input(rest) | {"part": kept},
-        _input(whole | {"body": kept}, rest), _input(moved | {"body": b""}, whole),
+        {"0.http": whole}, {"0.http": chunked}, {"0.http": rest, "part": _CONTENT[: _KEPT + 1]},
+        {"0.http": cut, "1.http": rest}, {"0.http": moved, "1.http": whole},
     ]  # fmt: skip
 
 
-def _input(*answers: dict[str, bytes]) -> Files:
-    parts = [(i, part, x) for i, answer in enumerate(answers) for part, x in answer.items()]
-    return {"0.pace": b"0"} | {f"{i}.{part}": x for i, part, x in parts}
+def _answer(status: str, body: bytes, *headers: str) -> bytes:
+    return "\r\n".join([f"HTTP/1.1 {status}", *headers]).encode() + _BLANK + body
 
 
-def _head(status: str, *headers: str) -> bytes:
-    return "\r\n".join([f"HTTP/1.1 {status}", *headers, "", ""]).encode("latin-1")
-
-
-def _mutated_head(rng: random.Random, head: bytes) -> bytes:
-    lines, action = head.split(b"\r\n")[:-2] or [b""], rng.randrange(7)
+def _mutated(rng: random.Random, answer: bytes) -> bytes:
+    head, _, body = answer.partition(_BLANK)
+    action = rng.randrange(10)
     if action == 0:
-        return raw.mutated(rng, head)
-    if action == 1:
-        lines[0] = b"HTTP/1.1 " + rng.choice(_STATUS).encode()
-    elif action == 2:
-        lines[:0] = [b"HTTP/1.1 100 Continue", b""] * rng.choice((1, 1000, 200_000))
+        return raw.mutated(rng, answer)
+    if action < 3:
+        body = raw.mutated(rng, body)
+    elif action == 3:
+        body = rng.choice((body[: rng.randrange(len(body) + 1)], body * 2, body * 100))
+    elif action == 4:
+        head = b"HTTP/1.1 100 Continue\r\n\r\n" * rng.choice((1, 1000, 200_000)) + head
     else:
-        added = [header.encode("latin-1") for header in _HEADERS]
-        lines = raw.in_parts(rng, lines, _other_number, added)
-    return b"\r\n".join([*lines, b"", b""])
+        status, *lines = head.split(b"\r\n")
+        if action == 5 or not lines:
+            status = b"HTTP/1.1 " + rng.choice(_STATUS).encode()
+        else:
+            lines = raw.in_parts(rng, lines, _other_number, _ADDED)
+        head = b"\r\n".join([status, *lines])
+    return head + _BLANK + body
 
 
 def _other_number(rng: random.Random, line: bytes) -> bytes:
@@ -100,36 +99,26 @@ def _other_number(rng: random.Random, line: bytes) -> bytes:
     return line[: match.start()] + other + line[match.end() :]
 
 
-def _mutated_body(rng: random.Random, body: bytes) -> bytes:
-    if rng.random() < 0.5:
-        return raw.mutated(rng, body)
-    return rng.choice((body[: rng.randrange(len(body) + 1)], body * 2, body * 100))
-
-
 class _Site(socketserver.TCPServer):
     """Sends the answers of an input's files, byte for byte."""
 
     def __init__(self, folder: Path):
         super().__init__(("127.0.0.1", 0), socketserver.BaseRequestHandler)
-        self.folder, self.answer, self.is_over = folder, 0, threading.Event()
-        self.url = f"http://127.0.0.1:{self.server_address[1]}/models/a.npz"
+        port = str(self.server_address[1])
+        self.url, self.is_over = f"http://127.0.0.1:{port}/models/a.npz", threading.Event()
+        answers = [path.read_bytes() for path in sorted(folder.glob("*.http"))]
+        self.answers = [answer.replace(b"{port}", port.encode()) for answer in answers]
 
-    def finish_request(self, connection: socket.socket, address: Any) -> None:
+    def finish_request(self, connection: Any, address: Any) -> None:
         connection.settimeout(2)
         connection.recv(1 << 16)
-        port = str(self.server_address[1]).encode()
-        connection.sendall(self.content("head").replace(b"{port}", port))
-        body, pace = self.content("body"), float(self.content("pace") or 0)
-        size = 1 if pace else 1 << 16
-        for at in range(0, len(body), size):
-            connection.sendall(body[at : at + size])
-            if pace and self.is_over.wait(pace):
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        begin, pace = answer.find(_BLANK) + len(_BLANK), re.search(rb"x-pace: (\d+\.\d+)", answer)
+        connection.sendall(answer[:begin] if pace else answer)
+        for byte in answer[begin:] if pace else b"":
+            connection.sendall(bytes([byte]))
+            if self.is_over.wait(float(pace[1])):
                 return
-        self.answer += (self.folder / f"{self.answer + 1}.head").exists()
-
-    def content(self, part: str) -> bytes:
-        file = self.folder / f"{self.answer}.{part}"
-        return file.read_bytes() if file.exists() else b""
 
     def handle_error(self, request: Any, address: Any) -> None:
         """The client has ended the connection."""
@@ -154,13 +143,4 @@ def _read(folder: Path, home: Path) -> None:
             thread.join()
 
 
-DOWNLOAD = Kind(
-    64 << 20,
-    _seeds,
-    one_file(
-        {".head": _mutated_head, ".body": _mutated_body, "part": raw.mutated},
-        rarely={".pace": lambda rng, pace: rng.choice((b"0.01", b"0.3"))},  # drips
-        chance=0.03,
-    ),
-    _read,
-)
+DOWNLOAD = Kind(64 << 20, _seeds, one_file({".http": _mutated, "part": raw.mutated}), _read)

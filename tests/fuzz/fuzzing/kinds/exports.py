@@ -60,11 +60,8 @@ def _read_bundle(folder: Path, home: Path) -> None:
 BUNDLE = Kind(
     64 << 20,
     _bundle,
-    one_file(
-        {".json": text.json_value, ".txt": text.lines},
-        rarely={".tflite": raw.mutated},  # it is no longer the file of model.json
-        chance=0.03,
-    ),
+    # A `.tflite` that is damaged is no longer the file of model.json.
+    one_file({".json": text.json_value, ".txt": text.lines, ".tflite": raw.mutated}),
     _read_bundle,
 )
 

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +76,7 @@ RUN = Kind(
     512 << 20,  # as of a .npz: its weights are one
     _run,
     one_file(
-        {".json": text.json_value, ".jsonl": text.lines, ".txt": text.lines},
-        rarely={".npz": arrays.npz},
-        chance=0.1,
+        {".json": text.json_value, ".jsonl": text.lines, ".txt": text.lines, ".npz": arrays.npz}
     ),
     _read_run,
 )
@@ -100,14 +97,6 @@ def _checkpoint(home: Path) -> list[Files]:
     return [{path.name: path.read_bytes() for path in checkpoints.saved()}]
 
 
-def _member(rng: random.Random, content: bytes) -> bytes:
-    """What the file is about is JSON in an array of bytes."""
-    at = content.find(b"{", content.find(b"\n") + 1)
-    if at < 0 or b"|u1" not in content[:at] or rng.random() < 0.2:
-        return arrays.npy(rng, content)
-    return arrays.of(np.frombuffer(text.json_value(rng, content[at:]), np.uint8))
-
-
 def _read_checkpoint(folder: Path, home: Path) -> None:
     checkpoints = Checkpoints(folder, _learner())
     checkpoints.newest_step()
@@ -117,6 +106,6 @@ def _read_checkpoint(folder: Path, home: Path) -> None:
 CHECKPOINT = Kind(
     64 << 20,
     _checkpoint,
-    one_file({".npz": functools.partial(arrays.npz, member=_member)}),
+    one_file({".npz": arrays.npz}),
     _read_checkpoint,
 )
