@@ -76,6 +76,8 @@ def alike(rng: random.Random, value: Any) -> Any:
             return rng.choice(NUMBERS)
         near = (value + 1, value - 1, -value, 2 * value, 1000 * value, float(value))
         return rng.choice((*NUMBERS, *near))
+    if isinstance(value, bytes):
+        return alike(rng, value.decode(errors="replace")).encode()
     if isinstance(value, str):
         if value.startswith("{"):
             return json_value(rng, value.encode()).decode(errors="replace")
