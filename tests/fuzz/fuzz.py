@@ -1,10 +1,7 @@
 """Damages every kind of file that is read: python tests/fuzz/fuzz.py --seconds 60 --kinds npz run
 
-An input is an intact file, or a folder, after one or more mutations. Reading it may succeed or end
-in an error of keras_vit. Everything else is a finding: another exception, a process that ends,
-memory above twice the input's size and the constant of its kind, more than 10 seconds, or a message
-that is long or cannot be printed. Each finding is made small and stored in tests/fuzz/findings,
-whose files test_fuzz.py reads again.
+An input is an intact file, or a folder, after one or more mutations. CONTRIBUTING.md says what a
+finding is. Each is made small and stored in tests/fuzz/findings, whose files test_fuzz.py reads.
 """
 
 import argparse
@@ -16,8 +13,6 @@ from pathlib import Path
 from fuzzing.driver import Campaign
 from fuzzing.kinds import KINDS
 
-FINDINGS = Path(__file__).parent / "findings"
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(
@@ -27,26 +22,29 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--seed", type=int, help="default: another one each time")
     parser.add_argument("--jobs", type=int, default=1, help="processes that read")
-    parser.add_argument("--out", type=Path, default=FINDINGS, help="the folder of the findings")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parent / "findings", help="of the findings"
+    )
     options = parser.parse_args()
     seed = random.randrange(10**6) if options.seed is None else options.seed
     kinds = {name: KINDS[name] for name in options.kinds}
     print(f"{len(kinds)} kinds, --seed {seed}; Ctrl-C ends with the table", flush=True)
     say = functools.partial(print, flush=True)
-    seen = Campaign(kinds, options.seconds, seed, options.out, say).run(options.jobs)
+    campaign = Campaign(kinds, options.seconds, seed, options.out, say)
+    campaign.run(options.jobs)
     print(f"{'kind':<12}{'tried':>9}{'read':>9}{'findings':>10}{'of memory':>11}{'longest s':>11}")
-    for name, (answers, findings) in seen.items():
+    for name in kinds:
+        answers = campaign.answers[name]
+        findings = sum(kind == name for kind, _ in campaign.findings)
         read = sum(answer.outcome == "read" for answer in answers)
         memory = max((answer.memory for answer in answers), default=0)
         seconds = max((answer.seconds for answer in answers), default=0)
         print(
-            f"{name:<12}{len(answers):>9,}{read:>9,}{len(findings):>10}{memory:>11.0%}"
-            f"{seconds:>11.1f}"
+            f"{name:<12}{len(answers):>9,}{read:>9,}{findings:>10}{memory:>11.0%}{seconds:>11.1f}"
         )
-    found = [line for _, findings in seen.values() for line in findings.values()]
-    for line in sorted(found):
+    for line in sorted(campaign.findings.values()):
         print(line)
-    sys.exit(bool(found))
+    sys.exit(bool(campaign.findings))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from fuzzing.driver import Campaign
-from fuzzing.findings import Finding, stored
-from fuzzing.kind import damaged, write
+from fuzzing.kind import Finding, damaged, stored, write
 from fuzzing.kinds import KINDS
 from fuzzing.worker import Worker
 
@@ -85,8 +84,9 @@ def test_an_input_that_the_fuzzer_found_is_read_as_it_should_be(worker, found):
     ],
 )
 def test_a_planted_fault_is_found_made_small_and_stored(planted, tmp_path, body):
-    seen = Campaign(planted(body), 3, 0, tmp_path / "findings", say=print).run(jobs=1)
-    [fault] = seen["planted"].findings
+    campaign = Campaign(planted(body), 3, 0, tmp_path / "findings", say=print)
+    campaign.run(jobs=1)
+    [(_, fault)] = campaign.findings
     assert fault.startswith(FAULTS[body])
     [found] = stored(tmp_path / "findings").values()
     assert found == Finding("planted", fault, {"a.txt": b"FAULT"})
@@ -129,8 +129,6 @@ def test_intact_inputs_of_every_kind_are_read_and_damaged_by_the_seed_alone(kind
             made.read(write(files, tmp_path / f"input {i}"), tmp_path)
             read += 1
     assert read
-    once, again = (
-        [damaged(made, seeds, str(number), range(5)) for number in range(50)] for _ in range(2)
-    )
+    once, again = ([damaged(made, seeds, str(i), [i]) for i in range(60)] for _ in range(2))
     assert once == again
     assert sum(files not in seeds for files in once) > 40

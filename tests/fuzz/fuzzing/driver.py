@@ -5,25 +5,17 @@ import dataclasses
 import random
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import NamedTuple
 
-from fuzzing.findings import Finding, store
-from fuzzing.kind import Files
+from fuzzing.kind import Files, Finding, store
 from fuzzing.worker import Answer, Worker
 
 _MINIMISING = 30.0  # seconds for each finding
 _PROGRESS = 10.0
 _MUTATIONS = (1, 1, 1, 2, 3, 5)
-
-
-class Seen(NamedTuple):
-    """What was seen of a kind: an answer for each input, and a line for each fault."""
-
-    answers: list[Answer]
-    findings: dict[str, str]
 
 
 @dataclasses.dataclass
@@ -36,6 +28,10 @@ class Campaign:
         seed: makes the inputs.
         out: the folder of the findings.
         say: shows a line of progress.
+
+    Attributes:
+        answers: those of each kind.
+        findings: a line for each kind and fault.
     """
 
     kinds: dict[str, str]
@@ -44,10 +40,11 @@ class Campaign:
     out: Path
     say: Callable[[str], None]
     is_over: bool = False
+    answers: dict[str, list[Answer]] = dataclasses.field(default_factory=lambda: defaultdict(list))
+    findings: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
 
-    def run(self, jobs: int) -> dict[str, Seen]:
+    def run(self, jobs: int) -> None:
         """Reads in so many processes."""
-        self.seen = {name: Seen([], {}) for name in self.kinds}
         with (
             tempfile.TemporaryDirectory(prefix="keras_vit_fuzz_") as folder,
             ThreadPoolExecutor(jobs) as pool,
@@ -55,15 +52,13 @@ class Campaign:
             working = [pool.submit(self._work, Path(folder, str(job)), job) for job in range(jobs)]
             try:
                 while wait(working, _PROGRESS).not_done:
-                    tried = sum(len(seen.answers) for seen in self.seen.values())
-                    findings = sum(len(seen.findings) for seen in self.seen.values())
-                    self.say(f"{tried:,} inputs, {findings} findings")
+                    tried = sum(map(len, self.answers.values()))
+                    self.say(f"{tried:,} inputs, {len(self.findings)} findings")
             except KeyboardInterrupt:
                 self.is_over = True
                 self.say("ended by Ctrl-C")
             for each in working:
                 each.result()  # raises its error
-        return self.seen
 
     def _work(self, home: Path, job: int) -> None:
         with contextlib.closing(Worker(self.kinds, home)) as worker:
@@ -73,27 +68,29 @@ class Campaign:
             end, spent = time.monotonic() + self.seconds, dict.fromkeys(self.kinds, 0.0)
             while (start := time.monotonic()) < end and not self.is_over:
                 kind = min(spent, key=spent.get)
-                self._try_one(worker, kind, f"{self.seed} {job} {len(self.seen[kind].answers)}")
+                self._try_one(worker, kind, f"{self.seed} {job} {len(self.answers[kind])}")
                 spent[kind] += time.monotonic() - start
 
     def _try_one(self, worker: Worker, kind: str, seed: str) -> None:
         mutations = range(random.Random(seed).choice(_MUTATIONS))
         files = worker.make(kind, seed, mutations)
         answer = worker.read(kind, files)
-        fault, findings = answer.fault, self.seen[kind].findings
-        self.seen[kind].answers.append(answer)
-        if not fault or fault in findings:
+        self.answers[kind].append(answer)
+        fault = answer.fault
+        if not fault or (kind, fault) in self.findings:
             return
-        findings[fault] = f"{kind}: {fault}: not stored yet"
+        self.findings[kind, fault] = "not stored yet"  # and no other process shall do so
         if "emory" in fault:  # it may be due to what was read before
             worker.close()
         if worker.read(kind, files).fault != fault:
-            self.say(f"{findings.pop(fault)}, because it was not found again")
+            self.say(f"{kind}: {fault}: not again")
+            del self.findings[kind, fault]
             return
         files = self._smallest(worker, kind, fault, seed, mutations)
         file = store(self.out, Finding(kind, fault, files))
-        findings[fault] = f"{kind}: {fault}: {file.name}, {file.stat().st_size:,} bytes"
-        self.say(findings[fault])
+        line = f"{kind}: {fault}: {file.name}, {file.stat().st_size:,} bytes"
+        self.findings[kind, fault] = line
+        self.say(line)
 
     def _smallest(self, worker: Worker, kind: str, fault: str, seed: str, mutations) -> Files:
         """The input of fewer mutations, with fewer files and less in each, that still fails."""

@@ -1,6 +1,9 @@
-"""What a kind of input is, and how an intact input of it is damaged."""
+"""Inputs: what a kind of them is, how an intact one is damaged, and those that are stored."""
 
+import hashlib
+import json
 import random
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -46,15 +49,12 @@ def one_file(mutations: dict[str, Mutation]) -> Callable[[random.Random, Files],
 
 def damaged(kind: Kind, seeds: list[Files], seed: str, mutations: Sequence[int]) -> Files:
     """One of the seeds after the mutations of these numbers; the same arguments, the same input."""
-    intact = dict(random.Random(seed).choice(seeds))
-    files = intact
+    files = random.Random(seed).choice(seeds)
     for number in mutations:
         try:
             more = kind.mutate(random.Random(f"{seed} {number}"), files)
-        except Exception:
-            if files is intact:
-                raise
-            continue  # it needs an input that an earlier one has not damaged
+        except Exception:  # it needs an input that an earlier one has not damaged
+            continue
         if sum(map(len, more.values())) <= _LARGEST:
             files = more
     return files
@@ -68,3 +68,33 @@ def write(files: Files, folder: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     return folder
+
+
+class Finding(NamedTuple):
+    """An input, its kind and what was wrong when it was read."""
+
+    kind: str
+    fault: str
+    files: Files
+
+
+def stored(folder: Path) -> dict[Path, Finding]:
+    """The findings of a folder, by their files."""
+    findings = {}
+    for file in sorted(folder.glob("*.zip")):
+        with zipfile.ZipFile(file) as archive:
+            files = {name: archive.read(name) for name in archive.namelist()}
+            findings[file] = Finding(**json.loads(archive.comment), files=files)
+    return findings
+
+
+def store(folder: Path, found: Finding) -> Path:
+    """Stores a finding; the same input is the same file."""
+    digest = hashlib.sha256(repr(sorted(found.files.items())).encode()).hexdigest()[:10]
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{found.kind}-{digest}.zip"
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in found.files.items():
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+        archive.comment = json.dumps({"kind": found.kind, "fault": found.fault}).encode()
+    return file

@@ -29,7 +29,6 @@ _LIMITS = {
 }  # fmt: skip
 _SLACK = 2 << 30  # of the process above what an input may take, so that the machine stays usable
 _ERRORS = "keras_vit._errors"  # by its name: the import takes seconds
-_STATUS = Path("/proc/self/status")
 _ROOT = Path(__file__).parents[3]
 _CONTEXT = multiprocessing.get_context("spawn")
 
@@ -160,14 +159,14 @@ def _attempt(kind: Kind, folder: Path, home: Path) -> tuple[str, str]:
         return "", "read"
     except BaseException as error:
         place = where("".join(reversed(traceback.format_tb(error.__traceback__))))
+        message, fault = str(error), ""
         if not is_expected(error):
-            return f"{type(error).__name__}, {place}", place
-        message, wrong = str(error), ""
-        if len(message) > LONGEST_MESSAGE:
-            wrong = f"a message of more than {LONGEST_MESSAGE:,} characters, {place}"
+            fault = f"{type(error).__name__}, {place}"
+        elif len(message) > LONGEST_MESSAGE:
+            fault = f"a message of more than {LONGEST_MESSAGE:,} characters, {place}"
         elif not message.replace("\n", "").isprintable():
-            wrong = f"a message that is not printable, {place}"
-        return wrong, place
+            fault = f"a message that is not printable, {place}"
+        return fault, place
 
 
 def is_expected(error: BaseException) -> bool:
@@ -192,4 +191,4 @@ def _limit_memory(allowed: int) -> int:
 
 
 def _status(field: str) -> int:
-    return 1024 * int(re.search(rf"{field}:\s+(\d+)", _STATUS.read_text())[1])
+    return 1024 * int(re.search(rf"{field}:\s+(\d+)", Path("/proc/self/status").read_text())[1])

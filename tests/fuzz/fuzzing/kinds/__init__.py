@@ -8,7 +8,5 @@ _MODULES = {
     "download": ("download",),
 }
 KINDS = {
-    kind: f"{__name__}.{module}:{kind.upper()}"
-    for module, kinds in _MODULES.items()
-    for kind in kinds
+    name: f"{__name__}.{module}:{name.upper()}" for module in _MODULES for name in _MODULES[module]
 }

@@ -31,13 +31,13 @@ known_model = functools.cache(small_model)  # with the weights that were read la
 
 def each_of(*steps: Callable[[], Any]) -> None:
     """Takes all steps, and then raises the first error of keras_vit that one of them ended in."""
-    first = None
+    errors = []
     for step in steps:
         try:
             step()
         except Exception as error:
             if not is_expected(error):
                 raise
-            first = first or error
-    if first is not None:
-        raise first
+            errors.append(error)
+    if errors:
+        raise errors[0]

@@ -67,8 +67,7 @@ PICTURE = Kind(1 << 30, _pictures, one_file({"picture": images.mutated}), _read_
 def _served(home: Path) -> list[Files]:
     if not (home / "served").exists():
         export_serving(small_model(), home / "served")
-    modes = {"PNG": ("L", "P", "RGBA", "RGB"), "JPEG": ("L", "RGB")}
-    return [{"picture": _made(mode, form)} for form in modes for mode in modes[form]]
+    return [{"picture": _made(mode, form)} for form in ("PNG", "JPEG") for mode in _MODES[form]]
 
 
 _loaded = functools.cache(tf.saved_model.load)
@@ -92,10 +91,7 @@ def _cifar(home: Path) -> list[Files]:
     stream = io.BytesIO()
     Image.fromarray(np.zeros((2, 1024, 3), np.uint8)).save(stream, "PNG")
     names = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
-    classes = {
-        f"{split}_lables.json": json.dumps([1] * count).encode()
-        for split, count in (("train", 10), ("test", 2))
-    }
+    classes = {"train_lables.json": b"[%s]" % b",".join([b"1"] * 10), "test_lables.json": b"[1, 1]"}
     return [
         {f"{name}.png": stream.getvalue() for name in names} | classes,
         {f"{name}.bin": (b"\1" + bytes(3072)) * 2 for name in names},
@@ -219,8 +215,8 @@ RECORDS = Kind(
 _PICTURE = Path("a.png")
 _INDEX = f"cache/pictures/{hashlib.sha256(os.fsencode(Path('.'))).hexdigest()[:32]}.json"
 _ROW = {
-    "name": "S/16", "ds": "i21k", "epochs": "300.0", "lr": "0.001", "adapt_ds": "imagenet2012",
-    "adapt_resolution": "224", "adapt_final_val": "0.8", "adapt_filename": (
+    "name": "S/16", "ds": "i21k", "adapt_ds": "imagenet2012", "adapt_resolution": "224",
+    "adapt_final_val": "0.8", "adapt_filename": (
         "S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.1-do_0.0-sd_0.0--imagenet2012-steps_20k-lr_0.01"
         "-res_224"
     ),

@@ -58,10 +58,9 @@ def _seeds(home: Path) -> list[Files]:
         f"Content-Range: bytes {_KEPT}-{_SIZE - 1}/{_SIZE}",
     )  # fmt: skip
     moved = _answer("302 Found", b"", "Location: http://127.0.0.1:{port}/b", "Content-Length: 0")
-    cut = whole[: _KEPT + 1 - _SIZE]
     return [
         {"0.http": whole}, {"0.http": chunked}, {"0.http": rest, "part": _CONTENT[: _KEPT + 1]},
-        {"0.http": cut, "1.http": rest}, {"0.http": moved, "1.http": whole},
+        {"0.http": whole[: _KEPT - _SIZE], "1.http": rest}, {"0.http": moved, "1.http": whole},
     ]  # fmt: skip
 
 
@@ -85,18 +84,17 @@ def _mutated(rng: random.Random, answer: bytes) -> bytes:
         if action == 5 or not lines:
             status = b"HTTP/1.1 " + rng.choice(_STATUS).encode()
         else:
-            lines = raw.in_parts(rng, lines, _other_number, _ADDED)
+            change = rng.choice((_other_numbers, raw.mutated))
+            lines = raw.in_parts(rng, lines, change, _ADDED)
         head = b"\r\n".join([status, *lines])
     return head + _BLANK + body
 
 
-def _other_number(rng: random.Random, line: bytes) -> bytes:
-    numbers = list(re.finditer(rb"\d+", line))
-    if not numbers:
-        return raw.mutated(rng, line)
-    match = rng.choice(numbers)
-    other = str(int(match[0]) + rng.choice((-1, 1, 10**6))).encode()
-    return line[: match.start()] + other + line[match.end() :]
+def _other_numbers(rng: random.Random, line: bytes) -> bytes:
+    def other(match: re.Match) -> bytes:
+        return b"%d" % (int(match[0]) + rng.choice((0, 0, -1, 1, 10**6)))
+
+    return re.sub(rb"\d+", other, line)
 
 
 class _Site(socketserver.TCPServer):

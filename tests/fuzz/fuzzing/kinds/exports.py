@@ -117,12 +117,8 @@ def _read_tflite(folder: Path, home: Path) -> None:
     )  # fmt: skip
 
 
-TFLITE = Kind(
-    64 << 20,  # the objects of a list of 65,536 entries
-    _tflite,
-    one_file({".tflite": _mutated}),
-    _read_tflite,
-)
+# The memory is that of the objects of a list of 65,536 entries.
+TFLITE = Kind(64 << 20, _tflite, one_file({".tflite": _mutated}), _read_tflite)
 
 
 def _with_its_hash(rng: random.Random, files: Files) -> Files:

@@ -103,9 +103,4 @@ def _read_checkpoint(folder: Path, home: Path) -> None:
     checkpoints.restore()
 
 
-CHECKPOINT = Kind(
-    64 << 20,
-    _checkpoint,
-    one_file({".npz": arrays.npz}),
-    _read_checkpoint,
-)
+CHECKPOINT = Kind(64 << 20, _checkpoint, one_file({".npz": arrays.npz}), _read_checkpoint)

@@ -29,11 +29,7 @@ def json_value(rng: random.Random, content: bytes) -> bytes:
     """The text after one of its values, or a byte of it, was changed."""
     if len(content) > _LARGEST or rng.random() < 0.1:
         return raw.mutated(rng, content)
-    try:
-        value = json.loads(content)
-    except (ValueError, RecursionError):
-        return raw.mutated(rng, content)
-    value = changed(rng, value, _PLACEHOLDER if rng.random() < 0.15 else None)
+    value = changed(rng, json.loads(content), _PLACEHOLDER if rng.random() < 0.15 else None)
     written = json.dumps(value, indent=rng.choice((None, 2)))
     written = written.replace(f'"{_PLACEHOLDER}"', rng.choice(_TEXTS_OF_VALUES))
     return written.encode("utf-8", "surrogatepass")
