@@ -60,7 +60,7 @@ def _seeds(home: Path) -> list[Files]:
     moved = _answer("302 Found", b"", "Location: http://127.0.0.1:{port}/b", "Content-Length: 0")
     return [
         {"0.http": whole}, {"0.http": chunked}, {"0.http": rest, "part": _CONTENT[: _KEPT + 1]},
-        {"0.http": whole[: _KEPT - _SIZE], "1.http": rest}, {"0.http": moved, "1.http": whole},
+        {"0.http": whole[: _KEPT + 1 - _SIZE], "1.http": rest}, {"0.http": moved, "1.http": whole},
     ]  # fmt: skip
 
 
