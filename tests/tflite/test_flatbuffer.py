@@ -102,17 +102,6 @@ def test_weights_are_not_loaded(heavy, tmp_path):
     assert graph == read_graph(heavy) == read_graph(bytearray(heavy))
 
 
-def test_weights_behind_the_flatbuffer_are_found(converted):
-    def scaled(x):
-        return {"y": tf.matmul(x, KERNEL) + 0.25}
-
-    inside = read_graph(converted(scaled, (1, 16)))
-    behind = converted(scaled, (1, 16), _experimental_use_buffer_offset=True)
-    assert KERNEL.T.tobytes() in behind[-2 * KERNEL.nbytes :]
-    assert read_graph(behind).tensors == inside.tensors
-    assert sum(tensor.constant for tensor in inside.tensors) == 2
-
-
 def test_dynamic_sizes_are_refused(converted, vit):
     check_static(vit)
     dynamic = converted(lambda x: {"y": tf.matmul(x, KERNEL)}, (None, 8, 16))
@@ -150,57 +139,25 @@ def test_files_that_are_not_models_are_refused(vit, tmp_path):
         read_graph(b"PK\x03\x04" + bytes(100))
 
 
-def without_weights(content):
-    """The positions of all bytes of a file that are not weights."""
-    file = schema.Model.GetRootAs(content, 0)
-    free = np.ones(len(content), bool)
-    start = np.frombuffer(content, np.uint8).ctypes.data
-    for buffer in map(file.Buffers, range(file.BuffersLength())):
-        if buffer.DataLength() > 16:
-            data = buffer.DataAsNumpy()
-            free[data.ctypes.data - start :][: len(data)] = False
-    return np.flatnonzero(free)
-
-
-@pytest.mark.soak(of="fuzz")
-def test_a_damaged_file_is_read_or_refused(vit):
-    generator = np.random.default_rng(0)
-    places, refused = without_weights(vit), 0
-    for i in range(400):
-        damaged = bytearray(vit)
-        start = generator.choice(places)
-        noise = generator.integers(0, 256, 4) if i % 2 else generator.choice([0, 127, 255], 4)
-        damaged[start : start + 4] = bytes(noise.tolist())
-        if i % 8 == 0:
-            damaged = damaged[: generator.integers(8, len(vit))]
-        try:
-            graph = read_graph(damaged)
-        except UsageError:
-            refused += 1
-        else:
-            for operator in graph.operators:
-                graph.layer(operator)  # must not fail: it reads the operator's tensors
-    assert 200 < refused < 390
-
-
 @pytest.mark.parametrize("name", ["FULLY_CONNECTED", "MUL", "GELU"])
 def test_operators_without_their_operands_are_refused(vit, name):
-    def written():
-        builder = flatbuffers.Builder()
-        builder.Finish(model.Pack(builder), b"TFL3")
-        return bytes(builder.Output())
-
     model = schema.ModelT.InitFromPackedBuf(vit, 0)
     number = getattr(schema.BuiltinOperator, name)
     codes = [code.builtinCode for code in model.operatorCodes]
     operator = next(op for op in model.subgraphs[0].operators if codes[op.opcodeIndex] == number)
-    for field in ("inputs", "outputs"):
+    for field, indices, claim in (
+        ("inputs", [], f"{name} of inputs"),
+        ("outputs", [], f"{name} of inputs"),
+        ("inputs", [9999], "a tensor 9999 of"),
+        ("outputs", [-1], "a tensor -1 of"),
+    ):
         kept = getattr(operator, field)
-        setattr(operator, field, [])
-        with pytest.raises(UsageError, match=f"is not a TFLite model: it claims {name} of inputs"):
-            read_graph(written())
+        setattr(operator, field, indices)
+        builder = flatbuffers.Builder()
+        builder.Finish(model.Pack(builder), b"TFL3")
+        with pytest.raises(UsageError, match=f"is not a TFLite model: it claims {claim}"):
+            read_graph(bytes(builder.Output()))
         setattr(operator, field, kept)
-    read_graph(written())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import zlib
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -65,21 +64,6 @@ def test_size_time_and_memory_of_each_file(content, file, graph_file, tmp_path, 
 def test_files_with_integer_inputs_are_timed(converted, dtype):
     file = converted(lambda x: {"y": tf.cast(x, tf.float32) * 2}, (1, 4, 4, 3), dtype=dtype)
     assert latencies({dtype.name: file}, threads=1, rounds=3)[dtype.name] > 0
-
-
-@pytest.mark.slow
-def test_memory_excludes_that_of_the_calling_process(converted):
-    kernel = np.random.default_rng(0).normal(size=(2048, 2048)).astype(np.float32)  # 16 MiB
-    files = {
-        "large": converted(lambda x: {"y": tf.matmul(x, kernel)}, (1, 2048)),
-        "small": converted(lambda x: {"y": tf.matmul(x, kernel[:8, :8])}, (1, 8)),
-    }
-    ballast = np.ones(50 * MIB)  # 400 MiB
-    found = measure(files, threads=[1], budget_s=0)
-    del ballast
-    assert 16 * MIB < found["large"].own_bytes < 64 * MIB
-    assert found["small"].own_bytes < 8 * MIB
-    assert max(measured.before_bytes for measured in found.values()) < 100 * MIB
 
 
 def test_runs_of_files_are_interleaved_within_the_budget(monkeypatch):
