@@ -75,14 +75,15 @@ def test_operators_that_split_a_graph_are_named_with_layer_and_reason(split, lay
     assert str(culprit) == f"{operator} ({layer}): {reason}"
 
 
-def test_an_operator_at_either_end_splits_nothing(converted):
-    def both(x):
-        return {"y": tf.argmax(tf.matmul(tf.cast(x, tf.float32), KERNEL), -1)}
+def test_operators_at_either_end_split_nothing(converted):
+    def ends(x):
+        x = tf.cast(tf.cast(x, tf.int32) * 2, tf.float32)
+        return {"y": tf.argmax(tf.matmul(tf.matmul(x, KERNEL), KERNEL), -1) * 2}
 
-    found = delegation_of(converted(both, TOKENS, dtype=tf.uint8))
-    left_out = [(each.operator, each.splits) for each in found.undelegated]
-    assert left_out == [("CAST", False), ("ARG_MAX", False)]
-    assert (found.nodes, found.delegated, found.partitions) == (3, 1, 1)
+    found = delegation_of(converted(ends, TOKENS, dtype=tf.uint8))
+    left_out = [each.operator for each in found.undelegated if not each.splits]
+    assert left_out == ["CAST", "MUL", "CAST", "ARG_MAX", "MUL"]
+    assert (found.nodes, found.delegated, found.partitions) == (7, 2, 1)
 
 
 def test_int8_softmax_and_products_of_two_activations_are_left_out(converted, rng):

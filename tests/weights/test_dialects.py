@@ -18,6 +18,11 @@ from keras_vit.weights.dialects import TABLES, find_layout, foreign_place
 TOLERANCE = {"logits": 2e-5, "encoded": 5e-5, "pre_logits": 2e-5}
 
 
+def assert_near(model, expected):
+    actual = np.asarray(model(expected["images"], training=False))
+    np.testing.assert_allclose(actual, expected["logits"], atol=2e-5, rtol=0)
+
+
 # The file, the expected outputs, arguments of model_from_weights, the layout.
 @pytest.mark.parametrize(
     ("file", "outputs", "arguments", "dialect"),
@@ -70,14 +75,19 @@ def test_fine_tuning_drops_the_representation_and_resamples(fixtures):
     model = keras_vit.model_from_weights(fixtures / "vit_token_prelogits.weights.npz", 5, 48)
     assert not np.asarray(model(expected["images"])).any()  # uniform at first: the head is zero
     model.get_layer("head").set_weights([expected["head_kernel"], expected["head_bias"]])
-    actual = np.asarray(model(expected["images"], training=False))
-    np.testing.assert_allclose(actual, expected["logits"], atol=2e-5, rtol=0)
+    assert_near(model, expected)
     positions = np.asarray(model.get_layer("patch_encoder").positions)
     np.testing.assert_allclose(positions, expected["pos_embedding"], atol=1e-6)
 
 
-def prefixed(prefix):
-    return lambda arrays: {f"{prefix}{key}": array for key, array in arrays.items()}
+def prefixed(prefix, head=None):
+    """Gives all names a prefix, and those of the head perhaps another."""
+    heads = prefix if head is None else head
+
+    def change(arrays):
+        return {(heads if k.startswith("head.") else prefix) + k: a for k, a in arrays.items()}
+
+    return change
 
 
 def scanned(arrays):
@@ -99,39 +109,53 @@ def positions_at(key):
     return lambda arrays: arrays | {key: arrays.pop("Transformer/posembed_input/pos_embedding")}
 
 
-# The change of an official file, what its dialect is called, and keys that are no weights.
+# Prefixes, with keys of the same file that are no weights.
+OFFICIAL = {
+    "model/": [],
+    "target/": ["opt/state/step"],
+    "opt/target/": ["opt/state/step"],
+    "params/": ["opt/0/mu", "extra/step"],
+    "params/img/": ["params/txt/head/bias", "params/t", "params/b"],
+}
+# Prefixes, with those of the head if they are others.
+TIMM = {"module.": None, "state_dict.model.": None, "backbone.": "", "module.backbone.": "module."}
+SLOTS, FLOAT64 = "big_vision's positions", lambda a: {k: v.astype(float) for k, v in a.items()}
+# The file, its change, what its dialect is called, and keys that are no weights.
 VARIATIONS = {
-    "opt/target/": (prefixed("opt/target/"), "prefix opt/target/", {"opt/state/step"}),
-    "target/": (prefixed("target/"), "prefix target/", {"opt/state/step"}),
-    "params/": (prefixed("params/"), "prefix params/", {"opt/0/mu", "extra/step"}),
-    "params/img/": (
-        prefixed("params/img/"),
-        "prefix params/img/",
-        {"params/txt/head/bias", "params/t", "params/b"},
+    **{
+        p: ("vit_token", prefixed(p), f"official (prefix {p})", *keys)
+        for p, keys in OFFICIAL.items()
+    },
+    **{p: ("timm_token", prefixed(p, head), f"timm (prefix {p})") for p, head in TIMM.items()},
+    "model.": ("hf_classifier", prefixed("model."), "transformers (prefix model.vit.)"),
+    "scanned": ("vit_token_linen", scanned, "scanned layers"),
+    "scanned params/": (
+        "vit_token_linen",
+        lambda arrays: prefixed("params/")(scanned(arrays)),
+        "scanned layers, prefix params/",
     ),
-    "scanned": (scanned, "scanned layers", set()),
-    "big_vision": (big_vision_positions, "positions without a class slot", set()),
-    "in_the_encoder": (positions_at("Transformer/pos_embedding"), "big_vision's positions", set()),
-    "on_top_with_slot": (positions_at("pos_embedding"), "big_vision's positions", set()),
-    "float64": (lambda a: {k: v.astype(float) for k, v in a.items()}, "official", set()),
-    "scanned_params": (lambda a: prefixed("params/")(scanned(a)), "scanned layers, prefix", set()),
+    "big_vision": ("vit_token", big_vision_positions, "positions without a class slot"),
+    "in the encoder": ("vit_token", positions_at("Transformer/pos_embedding"), SLOTS),
+    "on top with slot": ("vit_token", positions_at("pos_embedding"), SLOTS),
+    "float64": ("vit_token", FLOAT64, "official"),
 }
 
 
 @pytest.mark.parametrize("name", VARIATIONS)
-def test_variations_of_the_official_layout_give_the_same_model(name, fixtures, tmp_path):
-    change, dialect, ignored = VARIATIONS[name]
-    file = "vit_token_linen" if "scanned" in name else "vit_token"
-    arrays = change(dict(np.load(fixtures / f"{file}.weights.npz")))
-    np.savez(tmp_path / "file.npz", **arrays, **dict.fromkeys(ignored, np.zeros(3, np.float32)))
-    expected = np.load(fixtures / "vit_token.io.npz")
-    model = keras_vit.model_from_weights(tmp_path / "file.npz")
-    actual = np.asarray(model(expected["images"], training=False))
-    np.testing.assert_allclose(actual, expected["logits"], atol=2e-5, rtol=0)
-    report = keras_vit.load_weights(model, tmp_path / "file.npz")
+def test_variations_of_a_layout_give_the_same_model(name, fixtures, hub_folder, tmp_path):
+    file, change, dialect, *ignored = VARIATIONS[name]
+    if file.startswith("vit"):
+        path, arrays = tmp_path / "file.npz", dict(np.load(fixtures / f"{file}.weights.npz"))
+        np.savez(path, **change(arrays), **dict.fromkeys(ignored, np.zeros(3, np.float32)))
+    else:
+        path = hub_folder(file) / "model.safetensors"
+        save_file(change(load_file(path)), path)
+    model = keras_vit.model_from_weights(path)
+    assert_near(model, np.load(fixtures / f"{file.removesuffix('_linen')}.io.npz"))
+    report = keras_vit.load_weights(model, path)
     assert dialect in report.dialect
     assert report.weights == 40
-    assert set(report.ignored) == ignored
+    assert sorted(report.ignored) == sorted(ignored)
 
 
 def assert_same_weights(path, other):
@@ -205,42 +229,6 @@ def test_bit_names_may_be_numbered(tmp_path, randomised):
     np.testing.assert_equal(again.get_weights(), model.get_weights())
 
 
-# The file, a prefix, what keys that start so begin with instead, and the prefix that is found.
-PREFIXES = {
-    "all": ("timm_token", "module.", {}, "timm (prefix module.)"),
-    "two parts": ("timm_token", "state_dict.model.", {}, "timm (prefix state_dict.model.)"),
-    "a head beside": ("timm_token", "backbone.", {"head.": "head."}, "timm (prefix backbone.)"),
-    "a head in half of it": (
-        "timm_token",
-        "module.backbone.",
-        {"head.": "module.head."},
-        "timm (prefix module.backbone.)",
-    ),
-    "transformers": ("hf_classifier", "model.", {}, "transformers (prefix model.vit.)"),
-    "npz": ("vit_token", "model/", {}, "official (prefix model/)"),
-}
-
-
-@pytest.mark.parametrize("name", PREFIXES)
-def test_a_prefix_of_another_program_is_taken_off(name, fixtures, tmp_path):
-    file, prefix, others, dialect = PREFIXES[name]
-    if name == "npz":
-        path, arrays = tmp_path / "model.npz", dict(np.load(fixtures / f"{file}.weights.npz"))
-    else:
-        path, arrays = tmp_path / "model.safetensors", load_file(fixtures / f"{file}.safetensors")
-        shutil.copy(fixtures / f"{file}.config.json", tmp_path / "config.json")
-    renamed = {}
-    for key, array in arrays.items():
-        start = next((start for start in others if key.startswith(start)), "")
-        renamed[(others.get(start) or prefix) + key.removeprefix(start)] = array
-    np.savez(path, **renamed) if name == "npz" else save_file(renamed, path)
-    model = keras_vit.model_from_weights(path)
-    expected = np.load(fixtures / f"{file}.io.npz")
-    actual = np.asarray(model(expected["images"], training=False))
-    np.testing.assert_allclose(actual, expected["logits"], atol=2e-5, rtol=0)
-    assert dialect in keras_vit.load_weights(model, path).dialect
-
-
 @pytest.mark.parametrize("suffix", [".safetensors", ".npz"])
 def test_the_line_that_keeps_the_names_under_a_prefix_works(
     suffix, fixtures, tmp_path, monkeypatch
@@ -304,16 +292,10 @@ def test_tables_map_each_official_key_to_one_place_and_back(family, tmp_path):
 
 
 def test_gelu_epsilon_heads_and_preprocessing_come_from_the_config(hub_folder):
-    folder = hub_folder(
-        "hf_base", hidden_act="gelu_new", num_attention_heads=3, layer_norm_eps=1e-5
-    )
-    preprocessor = {
-        "image_processor_type": "ViTImageProcessor",
-        "size": 24,
-        "resample": 3,
-        "image_mean": [0.485, 0.456, 0.406],
-        "image_std": [0.229, 0.224, 0.225],
-    }
+    numerics = {"hidden_act": "gelu_new", "num_attention_heads": 3, "layer_norm_eps": 1e-5}
+    folder = hub_folder("hf_base", **numerics)
+    preprocessor = {"image_processor_type": "ViTImageProcessor", "size": 24, "resample": 3}
+    preprocessor |= {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
     (folder / "preprocessor_config.json").write_text(json.dumps(preprocessor))
     model = keras_vit.model_from_weights(folder)
     assert (model.spec.gelu, model.spec.layer_norm_eps, model.spec.num_heads) == ("tanh", 1e-5, 3)
