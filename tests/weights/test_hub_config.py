@@ -73,8 +73,8 @@ def test_timm_maps_to_pixel_values(change, expected):
 
 def test_absent_fields_have_the_defaults_of_timm():
     expected = Preprocessing(224, 224, 0.875, "bicubic", **IMAGENET)
-    assert timm_preprocessing({"pretrained_cfg": {}}) == expected
-    assert timm_preprocessing({"crop_pct": None, "crop_mode": ""}) == expected
+    for config in ({"pretrained_cfg": {}}, {"crop_pct": None, "crop_mode": ""}):
+        assert timm_preprocessing(config) == expected
 
 
 @pytest.mark.parametrize(

@@ -45,16 +45,26 @@ def test_missing_unexpected_and_misshapen_weights_are_listed_and_none_is_loaded(
 
 
 @pytest.mark.flavours
-def test_head_reset_starts_at_zero(small_spec, saved, randomised):
-    other = randomised(keras_vit.ViT(small_spec, 3, 16, head_bias=-10.0))
-    assert np.asarray(other.get_layer("head").kernel).any()
-    assert keras_vit.load_weights(other, saved, head="reset").head == "reset"
-    np.testing.assert_array_equal(np.asarray(other.get_layer("head").bias), [-10.0] * 3)
-    assert not np.asarray(other.get_layer("head").kernel).any()
-    with pytest.raises(keras_vit.UsageError, match="head/kernel"):
-        keras_vit.load_weights(other, saved, head="keep")
-    with pytest.raises(keras_vit.UsageError, match='"keep" or "reset"'):
-        keras_vit.load_weights(other, saved, head="drop")
+@pytest.mark.parametrize("pooling", ["token", "distilled"])
+def test_a_reset_head_starts_at_zero_and_positions_of_tokens_are_kept(
+    vit, randomised, tmp_path, pooling
+):
+    model = randomised(vit(pooling=pooling))
+    keras_vit.save_weights(model, tmp_path / "weights.npz")
+    other = randomised(keras_vit.ViT(model.spec, 3, 24, head_bias=-10.0))
+    report = keras_vit.load_weights(other, tmp_path / "weights.npz", "reset")
+    heads = ["head", "head_dist"] if pooling == "distilled" else ["head"]
+    dropped = [f"{head}/{part}" for head in heads for part in ("bias", "kernel")]
+    assert (report.head, sorted(report.dropped)) == ("reset", dropped)
+    assert report.resampled == ("positions 2 x 2 to 3 x 3 (bilinear)",)
+    values = [np.asarray(w) for w in other.get_layer("head").weights]
+    assert [np.unique(value).tolist() for value in values] == [[0], [-10]] * len(heads)
+    one, two = (np.asarray(m.get_layer("patch_encoder").positions) for m in (model, other))
+    np.testing.assert_array_equal(two[:, : len(heads)], one[:, : len(heads)])
+    assert two.shape == (1, len(heads) + 9, 48)
+    for head, message in (("keep", "head/kernel"), ("drop", '"keep" or "reset"')):
+        with pytest.raises(keras_vit.UsageError, match=message):
+            keras_vit.load_weights(other, tmp_path / "weights.npz", head)
 
 
 def test_fine_tuning_drops_the_representation_with_the_head_and_the_record_says_so(fixtures):
@@ -249,23 +259,3 @@ def test_other_positions_are_resampled_too(vit, randomised, tmp_path, rng, kind,
     keras_vit.load_weights(again, tmp_path / "finer.npz")
     images = rng.normal(size=(2, 16, 24, 3)).astype(np.float32)
     np.testing.assert_allclose(np.asarray(again(images)), np.asarray(model(images)), atol=2e-4)
-
-
-@pytest.mark.flavours
-def test_both_classifiers_of_a_distilled_model_are_reset_and_positions_of_both_tokens_kept(
-    small_spec, randomised, tmp_path
-):
-    spec = dataclasses.replace(small_spec, pooling="distilled")
-    model = randomised(keras_vit.ViT(spec, 5, 16))
-    keras_vit.save_weights(model, tmp_path / "weights.npz")
-    other = randomised(keras_vit.ViT(spec, 3, 24, head_bias=-10.0))
-    report = keras_vit.load_weights(other, tmp_path / "weights.npz", "reset")
-    assert sorted(report.dropped) == [
-        "head/bias", "head/kernel", "head_dist/bias", "head_dist/kernel",
-    ]  # fmt: skip
-    assert report.resampled == ("positions 2 x 2 to 3 x 3 (bilinear)",)
-    values = [np.asarray(w) for w in other.get_layer("head").weights]
-    assert [np.unique(value).tolist() for value in values] == [[0], [-10], [0], [-10]]
-    one, two = (np.asarray(m.get_layer("patch_encoder").positions) for m in (model, other))
-    np.testing.assert_array_equal(two[:, :2], one[:, :2])
-    assert two.shape == (1, 2 + 9, 48)

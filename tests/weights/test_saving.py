@@ -175,20 +175,6 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, name):
     assert not list(tmp_path.glob(".*"))
 
 
-def test_the_description_needs_no_model(fixtures, tmp_path):
-    with open_checkpoint(fixtures / "hybrid_stem.weights.npz") as checkpoint:
-        assert checkpoint.spec.stem == STEM
-        assert (checkpoint.spec.patch_size, checkpoint.image_size) == (4, (64, 64))
-        assert (checkpoint.num_classes, checkpoint.head_state) == (9, "trained")
-        assert checkpoint.variant is None
-        arrays = np.load(fixtures / "hybrid_stem.weights.npz")
-        assert checkpoint.parameters == sum(a.size for a in arrays.values())
-    for classes, state in ((5, "zero"), (0, "none")):
-        keras_vit.save_weights(build(VIT, classes), tmp_path / "w.npz")
-        with open_checkpoint(tmp_path / "w.npz") as checkpoint:
-            assert checkpoint.head_state == state
-
-
 def test_json_files_of_a_previous_model_are_deleted(tmp_path):
     def names_after(spec=VIT, layout="timm", **options):
         model = keras_vit.ViT(spec, 5, 32, **options)
@@ -216,17 +202,21 @@ def test_a_config_of_another_program_is_not_replaced(tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "channels", "head"),
     [
-        "R+ViT-Ti_16",
-        pytest.param("ViT-S_32-gap", marks=pytest.mark.slow),
-        pytest.param("BiT-R50x1", marks=pytest.mark.slow),
+        ("R+ViT-Ti_16", 3, "zero"),
+        ("ViT-Pico_4", 4, "none"),
+        ("BiT-R8x1", 4, "trained"),
+        pytest.param("ViT-S_32-gap", 3, "zero", marks=pytest.mark.slow),
+        pytest.param("BiT-R50x1", 3, "zero", marks=pytest.mark.slow),
     ],
 )
-def test_variants_are_recognised(name, tmp_path):
-    model = keras_vit.create_model(name, 3, 64)
+def test_variants_are_recognised(name, channels, head, tmp_path):
+    model = keras_vit.create_model(name, 3 * (head != "none"), 64, in_channels=channels)
+    if head == "trained":
+        model.get_layer("head").kernel.assign(np.eye(*model.get_layer("head").kernel.shape))
     for path in ("w.npz", "w.safetensors"):
         keras_vit.save_weights(model, tmp_path / path)
         with open_checkpoint(tmp_path / path) as checkpoint:
-            assert checkpoint.variant == name
+            assert (checkpoint.variant, checkpoint.head_state) == (name, head)
             assert checkpoint.parameters == model.count_params()
