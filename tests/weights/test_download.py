@@ -285,19 +285,24 @@ def test_a_stall_ends_and_is_resumed(site, get):
     assert site.ranges == RESUMED
 
 
-def test_a_later_call_resumes_too(site, get, refused, target, tmp_path):
-    site.answers = [BROKEN, Answer()]
+@pytest.mark.parametrize(
+    ("headers", "content", "first_byte", "ranges"),
+    [
+        pytest.param({}, CONTENT, CONTENT[:1], RESUMED, id="which is proved by a hash"),
+        pytest.param({}, CONTENT, b"\0", AGAIN, id="unless it is damaged"),
+        pytest.param(NO_HASH, CHANGED, CONTENT[:1], AGAIN, id="not without a hash"),
+    ],
+)
+def test_a_later_call_continues_a_part(
+    site, get, refused, target, part, tmp_path, headers, content, first_byte, ranges
+):
+    site.answers = [broken(headers), Answer(content, headers=headers)]
     refused("broke after 100000 of 300000 bytes; 100000 bytes", retries=0)
     assert not target.exists()
-    assert get().read_bytes() == CONTENT
-    assert site.ranges == RESUMED
+    part.write_bytes(first_byte + part.read_bytes()[1:])
+    assert get().read_bytes() == content
+    assert site.ranges == ranges
     assert files(tmp_path) == [target]
-
-
-def test_without_a_hash_the_part_of_an_earlier_call_is_not_continued(site, get, refused):
-    site.answers = [broken(NO_HASH), Answer(CHANGED, headers=NO_HASH)]
-    refused("broke", retries=0)
-    assert get().read_bytes() == CHANGED
 
 
 @pytest.mark.parametrize("size", [1, 1000, 300_000, 300_001])
@@ -394,14 +399,6 @@ def test_a_process_that_holds_the_part_without_progress_is_not_waited_for(get, r
         fcntl.flock(held, fcntl.LOCK_EX)
         refused("for 0.3 seconds without progress", patience=0.3)
     assert get(patience=0.3).read_bytes() == CONTENT
-
-
-def test_a_damaged_part_is_noticed_and_downloaded_again(site, get, refused, part):
-    site.answers = [BROKEN, Answer()]
-    refused("broke", retries=0)
-    part.write_bytes(b"\0" + part.read_bytes()[1:])
-    assert get().read_bytes() == CONTENT
-    assert site.ranges == AGAIN
 
 
 def test_a_pinned_hash_is_always_checked(site, get, refused, tmp_path):

@@ -70,12 +70,18 @@ def test_a_reset_head_starts_at_zero_and_positions_of_tokens_are_kept(
 def test_fine_tuning_drops_the_representation_with_the_head_and_the_record_says_so(fixtures):
     spec = keras_vit.ViTSpec(8, 64, 2, 4, 128)
     file = fixtures / "vit_token_prelogits.weights.npz"
-    model = keras_vit.ViT(spec, 5, (48, 16))
+    model = keras_vit.ViT(spec, 5, 48)
     assert str(keras_vit.load_weights(model, file, head="reset")) == (
-        "38 weights from npz, official; positions 4 x 4 to 6 x 2 (bilinear); dropped head/bias, "
+        "38 weights from npz, official; positions 4 x 4 to 6 x 6 (bilinear); dropped head/bias, "
         "head/kernel, pre_logits/bias, pre_logits/kernel"
     )
-    assert not np.asarray(model.get_layer("head").kernel).any()
+    expected = np.load(fixtures / "vit_finetune_drophead.io.npz")
+    assert not np.asarray(model(expected["images"])).any()  # uniform at first: the head is zero
+    model.get_layer("head").set_weights([expected["head_kernel"], expected["head_bias"]])
+    actual = np.asarray(model(expected["images"], training=False))
+    np.testing.assert_allclose(actual, expected["logits"], atol=2e-5, rtol=0)
+    positions = np.asarray(model.get_layer("patch_encoder").positions)
+    np.testing.assert_allclose(positions, expected["pos_embedding"], atol=1e-6)
     with pytest.raises(keras_vit.UsageError, match=r"\+ pre_logits/bias") as caught:
         keras_vit.load_weights(keras_vit.ViT(spec, 7, 32), file)
     advice = "build the model with representation_dim=40, or drop it with head="
@@ -99,15 +105,12 @@ def test_the_likely_cause_is_named(vit, saved, tmp_path):
     assert 'this file has 5 classes, not 6; head="reset"' in cause(vit(6), saved)
     keras_vit.save_weights(vit(0), tmp_path / "none.npz")
     assert 'no head; head="reset"' in cause(vit(6), tmp_path / "none.npz")
-    bit = keras_vit.BiT(keras_vit.ResNetSpec((1, 1, 1, 1), 1), 5, 32)
-    assert "this file is another architecture: a ViT, not a BiT ResNet" in cause(bit, saved)
-
-
-def test_a_published_size_is_called_by_its_name(vit, tmp_path):
     keras_vit.save_weights(keras_vit.ViT_Ti16(3), tmp_path / "tiny.npz")
     line = cause(vit(3), tmp_path / "tiny.npz")
     assert "this file is ViT-Ti_16: hidden_dim 192, not 48; depth 12, not 2" in line
     assert line.endswith("; choose model='ViT-Ti_16'")
+    bit = keras_vit.BiT(keras_vit.ResNetSpec((1, 1, 1, 1), 1), 5, 32)
+    assert "this file is another architecture: a ViT, not a BiT ResNet" in cause(bit, saved)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -160,19 +161,13 @@ def test_suffixes_that_do_not_fit_the_layout_are_refused(tmp_path, name, layout,
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["weights.npz", "weights.safetensors"])
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, name):
-    keras_vit.save_weights(build(VIT), tmp_path / name)
-    before = (tmp_path / name).read_bytes()
-
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(_files.os, "fsync", full)
+def test_a_failed_write_leaves_the_old_file(saved, monkeypatch):
+    before, full = saved.read_bytes(), OSError(28, "No space left on device")
+    monkeypatch.setattr(_files.os, "fsync", Mock(side_effect=full))
     with pytest.raises(OSError, match="No space left"):
-        keras_vit.save_weights(build(dataclasses.replace(VIT, depth=1)), tmp_path / name)
-    assert (tmp_path / name).read_bytes() == before
-    assert not list(tmp_path.glob(".*"))
+        keras_vit.save_weights(build(VIT), saved)
+    assert saved.read_bytes() == before
+    assert not list(saved.parent.glob(".*"))
 
 
 def test_json_files_of_a_previous_model_are_deleted(tmp_path):
