@@ -14,6 +14,8 @@ from keras_vit.tflite.float16_emulation import emulate
 from keras_vit.tflite.gpu_compatibility import RULES, lint
 from keras_vit.tflite.runtimes import state_versions
 
+pytestmark = pytest.mark.filterwarnings("ignore:Warning. Enabling `experimental_preserve")
+
 generator = np.random.default_rng(0)
 KERNEL = generator.normal(0, 1, (32, 32)).astype(np.float32)
 STACK = generator.normal(0, 1, (2, 32, 32)).astype(np.float32)
@@ -105,12 +107,17 @@ def clean(x):
     return {"y": tf.nn.softmax(tf.reduce_mean(x, axis=1))}
 
 
+def dense(x):
+    return {"y": tf.nn.relu(tf.matmul(x, KERNEL))}
+
+
 def rules_of(content):
     return {finding.rule for finding in lint(content)}
 
 
-def test_a_file_that_gpus_support_has_no_findings(converted):
-    assert lint(converted(clean, TOKENS)) == ()
+def test_files_that_gpus_support_have_no_findings(converted, quantised):
+    for content in (converted(clean, TOKENS), quantised(converted(dense, TOKENS), "dynamic", 8)):
+        assert lint(content) == ()
 
 
 def test_weights_in_half_precision_count_as_constants(converted):
@@ -122,10 +129,6 @@ def test_weights_in_half_precision_count_as_constants(converted):
     )
     content = converted(whole, TOKENS, optimizations=[tf.lite.Optimize.DEFAULT], target_spec=half)
     assert rules_of(content) == {"constant second"}
-
-
-def dense(x):
-    return {"y": tf.nn.relu(tf.matmul(x, KERNEL))}
 
 
 def strided(x):
@@ -171,7 +174,6 @@ def breaking(converted, quantised):
     return make
 
 
-@pytest.mark.filterwarnings("ignore:Warning. Enabling `experimental_preserve_all_tensors`")
 @pytest.mark.parametrize("rule", FILES)
 def test_a_file_that_breaks_one_rule_has_findings_of_it_alone(breaking, rule):
     found = lint(breaking(rule))
@@ -182,10 +184,6 @@ def test_a_file_that_breaks_one_rule_has_findings_of_it_alone(breaking, rule):
         assert found[0].delegates == ("TFLite",)
 
 
-def test_quantised_weights_that_gpus_support_have_no_findings(converted, quantised):
-    assert lint(quantised(converted(dense, TOKENS), "dynamic", 8)) == ()
-
-
 # Why the accelerator refuses files; weights in blocks end its process.
 REASONS = "accelerator does not take|Shape mismatch|ended by signal"
 # Allowed differences, as fractions of the largest score. The accelerator computes dynamic and int4
@@ -194,7 +192,6 @@ ALLOWED = {"version": 1e-2, "int4": 1e-2, "strided": 1e-2}
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Warning. Enabling `experimental_preserve_all_tensors`")
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_lint_is_right_about_the_accelerator(converted, breaking, on_gpu, rule):
     if rule.name in FILES:
@@ -244,7 +241,7 @@ def test_a_damaged_operator_without_operands_is_passed_over(converted):
     graph = read_graph(converted(LAYERS["mask"][1], TOKENS))
     for emptied in ({"inputs": ()}, {"outputs": ()}, {"inputs": (None,)}):
         operators = [
-            dataclasses.replace(op, **emptied) if op.name == "STRIDED_SLICE" else op
+            dataclasses.replace(op, **emptied if op.name == "STRIDED_SLICE" else {})
             for op in graph.operators
         ]
         lint(dataclasses.replace(graph, operators=tuple(operators)))

@@ -28,6 +28,11 @@ def cause(model, path, **options):
     return str(caught.value).splitlines()[0]
 
 
+def resampled(model, path, **options):
+    """What is resampled while a file is loaded."""
+    return "; ".join(keras_vit.load_weights(model, path, **options).resampled)
+
+
 def test_missing_unexpected_and_misshapen_weights_are_listed_and_none_is_loaded(model, saved):
     arrays = dict(np.load(saved))
     del arrays["cls"]
@@ -136,10 +141,9 @@ def test_unsupported_parts_are_named_before_an_unknown_size(fixtures, tmp_path, 
 
 
 def test_keys_and_shapes_are_listed_as_the_file_writes_them(fixtures, vit):
+    model = vit(7, 32, mlp_dim=128, gelu="erf")
     with pytest.raises(keras_vit.UsageError) as caught:
-        keras_vit.load_weights(
-            vit(7, 32, mlp_dim=128, gelu="erf"), fixtures / "timm_token.safetensors"
-        )
+        keras_vit.load_weights(model, fixtures / "timm_token.safetensors")
     lines = str(caught.value).splitlines()
     assert "mlp_dim 96, not 128" in lines[0]
     assert lines[2:] == [
@@ -201,9 +205,9 @@ def test_positions_are_resampled_by_the_chosen_method(fixtures, vit, method):
 def test_a_grid_that_is_not_square_is_saved(vit, randomised, tmp_path):
     # 2 x 8 and 4 x 4 are both 16 positions: only what the file says tells them apart.
     keras_vit.save_weights(randomised(vit(size=(16, 64))), tmp_path / "wide.npz")
-    report = keras_vit.load_weights(vit(size=32), tmp_path / "wide.npz")
-    assert report.resampled == ("positions 2 x 8 to 4 x 4 (bilinear)",)
-    assert keras_vit.load_weights(vit(size=(16, 64)), tmp_path / "wide.npz").resampled == ()
+    square, wide = vit(size=32), vit(size=(16, 64))
+    assert resampled(square, tmp_path / "wide.npz") == "positions 2 x 8 to 4 x 4 (bilinear)"
+    assert resampled(wide, tmp_path / "wide.npz") == ""
     assert keras_vit.model_from_weights(tmp_path / "wide.npz").image_size == (16, 64)
 
 
@@ -215,24 +219,19 @@ def test_an_unknown_grid_must_be_square_or_passed(vit, tmp_path):
         return path
 
     # A table that fits is taken as it is, as in the official code, also where 16 is a square.
-    wide = vit(size=(16, 64))
-    assert keras_vit.load_weights(wide, mute((16, 64))).resampled == ()
-    report = keras_vit.load_weights(wide, mute(32), grid=(4, 4))
-    assert report.resampled == ("positions 4 x 4 to 2 x 8 (bilinear)",)
-    report = keras_vit.load_weights(wide, mute(24))
-    assert report.resampled == ("positions 3 x 3 to 2 x 8 (bilinear)",)
-    rows = vit(size=(8, 24))
-    assert keras_vit.load_weights(rows, mute((8, 24))).resampled == ()
+    wide, rows = vit(size=(16, 64)), vit(size=(8, 24))
+    assert resampled(wide, mute((16, 64))) == ""
+    assert resampled(wide, mute(32), grid=(4, 4)) == "positions 4 x 4 to 2 x 8 (bilinear)"
+    assert resampled(wide, mute(24)) == "positions 3 x 3 to 2 x 8 (bilinear)"
+    assert resampled(rows, mute((8, 24))) == ""
     assert "(1, 7, 48), do not form a square grid; pass grid=" in cause(rows, mute((16, 24)))
-    report = keras_vit.load_weights(rows, mute((16, 24)), grid=(2, 3))
-    assert report.resampled == ("positions 2 x 3 to 1 x 3 (bilinear)",)
+    assert resampled(rows, mute((16, 24)), grid=(2, 3)) == "positions 2 x 3 to 1 x 3 (bilinear)"
 
 
 def test_patches_of_another_size_are_resized_only_if_requested(vit, saved, tmp_path):
     twelve = vit(size=24, patch_size=12)
     assert "patch_size 8, not 12" in cause(twelve, saved)
-    report = keras_vit.load_weights(twelve, saved, resize_patches=True)
-    assert report.resampled == ("patches 8 x 8 to 12 x 12",)
+    assert resampled(twelve, saved, resize_patches=True) == "patches 8 x 8 to 12 x 12"
     keras_vit.save_weights(twelve, tmp_path / "twelve.npz")
     before, after = dict(np.load(saved)), dict(np.load(tmp_path / "twelve.npz"))
     before["embedding/kernel"] = resample_patches(before["embedding/kernel"], 12)
@@ -253,8 +252,8 @@ def test_other_positions_are_resampled_too(vit, randomised, tmp_path, rng, kind,
     how = {"position_embedding": kind, "pooling": pooling}
     model = randomised(vit(size=(16, 24), **how))
     keras_vit.save_weights(model, tmp_path / "small.npz")
-    report = keras_vit.load_weights(vit(size=(40, 48), **how), tmp_path / "small.npz")
-    assert report.resampled == ("positions 2 x 3 to 5 x 6 (bilinear)",)
+    larger = vit(size=(40, 48), **how)
+    assert resampled(larger, tmp_path / "small.npz") == "positions 2 x 3 to 5 x 6 (bilinear)"
     # And back: every other position of the finer grid is an old one where the corners stay.
     finer, again = vit(size=(24, 40), **how), vit(size=(16, 24), **how)
     keras_vit.load_weights(finer, tmp_path / "small.npz")
