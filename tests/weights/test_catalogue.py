@@ -178,8 +178,5 @@ def test_the_list_is_a_table():
     page = list_weights("R50+ViT-B_16")._repr_html_()  # in notebooks
     assert page.count("<tr>") == 3
     assert "<td>imagenet21k+imagenet2012/R50+ViT-B_16</td><td>384</td>" in page
-
-
-def test_the_list_of_a_variant_without_weights_is_empty():
     assert list_weights("ViT-Pico_4") == ()
     assert repr(list_weights("ViT-Pico_4")).startswith("model  weights")

@@ -279,12 +279,6 @@ def test_the_file_is_complete_after(site, get, name):
         assert site.requests[1][1]["If-Range"] == f'"{md5(CONTENT)}"'
 
 
-def test_a_stall_ends_and_is_resumed(site, get):
-    site.answers = [Answer(send=100_000, stall=True), Answer()]
-    assert get(timeout=1).read_bytes() == CONTENT
-    assert site.ranges == RESUMED
-
-
 @pytest.mark.parametrize(
     ("headers", "content", "first_byte", "ranges"),
     [

@@ -37,21 +37,6 @@ PLAIN = Preprocessing(224, 224)
 OLD_IMAGENET = OLD_VIT | {"image_mean": MEAN, "image_std": STD}
 
 
-@pytest.fixture(scope="module")
-def photograph():
-    from sklearn.datasets import load_sample_image
-
-    return Image.fromarray(load_sample_image("china.jpg"))  # 640 x 427
-
-
-def resize_then_cut(image, edge, size, resampling):
-    """As timm: resizes the short side to `edge`, and the other as torchvision; crops `size`."""
-    sides = [edge * side // min(image.size) for side in image.size]
-    left, top = (round((side - size) / 2) for side in sides)
-    image = image.resize(sides, resampling)
-    return np.asarray(image.crop((left, top, left + size, top + size)), np.float64)
-
-
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
@@ -206,19 +191,17 @@ def test_unsupported_transformers_preprocessing_is_refused_in_one_line(config, m
     assert len(str(refusal.value)) < 400
 
 
-def test_stretching_equals_the_resize_of_transformers_exactly(photograph):
-    preprocessing = transformers_preprocessing(OLD_IMAGENET)
-    pixels = np.asarray(photograph.resize((224, 224), Image.Resampling.BILINEAR), np.float64)
-    expected = (pixels / 255 - MEAN) / STD
-    actual = preprocess(np.asarray(photograph), preprocessing)[0]
-    np.testing.assert_allclose(actual, expected, atol=1e-6)
-
-
 @pytest.mark.parametrize("size", [(640, 424), (424, 640), (424, 424)])
 @pytest.mark.parametrize("crop_pct", [0.875, 0.9, 1.0])
-def test_a_crop_matches_timm_if_its_centre_is_exact(photograph, size, crop_pct):
+def test_a_crop_matches_timm_if_its_centre_is_exact(size, crop_pct):
+    from sklearn.datasets import load_sample_image
+
+    photograph = Image.fromarray(load_sample_image("china.jpg"))
     image = photograph.resize(size, Image.Resampling.BICUBIC)
     actual = preprocess(np.asarray(image), timm_preprocessing(AUGREG | {"crop_pct": crop_pct}))
-    edge = math.floor(224 / crop_pct)
-    expected = resize_then_cut(image, edge, 224, Image.Resampling.BICUBIC)
+    # timm resizes the short side, and the other as torchvision rounds it; then it cuts.
+    sides = [math.floor(224 / crop_pct) * side // min(size) for side in size]
+    left, top = (round((side - 224) / 2) for side in sides)
+    resized = image.resize(sides, Image.Resampling.BICUBIC)
+    expected = np.asarray(resized.crop((left, top, left + 224, top + 224)), np.float64)
     assert np.abs(actual[0] * 127.5 + 127.5 - expected).mean() < 1.0  # of 255

@@ -43,22 +43,11 @@ def test_patch_kernels_are_resized_as_flexivit_does(old, new, rng):
     np.testing.assert_allclose(actual.reshape(new * new, 3, 4), expected, atol=2e-5)
 
 
-@pytest.fixture
-def rgb(randomised, tmp_path):
-    """Makes a model of RGB images, and its file."""
-
-    def save(name):
-        model = randomised(make(name))
-        keras_vit.save_weights(model, tmp_path / "rgb.npz")
-        return model, tmp_path / "rgb.npz"
-
-    return save
-
-
 @pytest.mark.parametrize("channels", [1, 2, 4, 7, 13])
 @pytest.mark.parametrize("name", SPECS)
-def test_a_kernel_is_folded_as_timm_folds_it(rgb, name, channels, tmp_path):
-    model, file = rgb(name)
+def test_a_kernel_is_folded_as_timm_folds_it(randomised, name, channels, tmp_path):
+    model, file = randomised(make(name)), tmp_path / "rgb.npz"
+    keras_vit.save_weights(model, file)
     kernel = np.load(file)[KEYS[name]]
     # timm: the sum for one channel, otherwise R, G, B, R, G, B ... times 3 / channels.
     if channels == 1:
@@ -77,8 +66,9 @@ def test_a_kernel_is_folded_as_timm_folds_it(rgb, name, channels, tmp_path):
         np.testing.assert_array_equal(other.get_weights()[-1], model.get_weights()[-1])
 
 
-def test_patches_are_resized_and_folded_together(rgb, rng):
-    _, file = rgb("vit")
+def test_patches_are_resized_and_folded_together(randomised, tmp_path, rng):
+    file = tmp_path / "rgb.npz"
+    keras_vit.save_weights(randomised(make("vit")), file)
     larger = dataclasses.replace(SPECS["vit"], patch_size=16)
     enlarged = keras_vit.ViT(larger, 5, 64)
     grey = keras_vit.ViT(dataclasses.replace(larger, in_channels=1), 5, 64)

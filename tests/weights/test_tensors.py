@@ -151,13 +151,14 @@ def test_an_archive_of_very_many_members_is_refused_before_they_are_listed(
     assert "the directory of its archive has 3," in refused(path)
 
 
-def claims_more(method):
-    def damage(path):
-        header = npy((25_000_000,))
-        replace(path, "a.npy", header, method)
-        state(path, "a.npy", file_size=len(header) + 100_000_000)
+def claims_more(path, method=zipfile.ZIP_STORED):
+    header = npy((25_000_000,))
+    replace(path, "a.npy", header, method)
+    state(path, "a.npy", file_size=len(header) + 100_000_000)
 
-    return damage
+
+def claims_more_when_deflated(path):
+    claims_more(path, zipfile.ZIP_DEFLATED)
 
 
 def overlaps(path):
@@ -223,8 +224,8 @@ ARCHIVES = {
     "integers": (member("cls", CLS, "<i8", bytes(384)), "cls must contain floats. Received: int64"),
     "no values": (member("embedding/kernel", (8, 8, 0, 10**6)), "embedding/kernel is empty"),
     "too large for float32": (member("cls", CLS, "<f8", HUGE), "has 48 NaN or infinite values"),
-    "more than it can hold": (claims_more(zipfile.ZIP_STORED), "a claims to unpack"),
-    "more than it can hold, deflated": (claims_more(zipfile.ZIP_DEFLATED), "a claims to unpack"),
+    "more than it can hold": (claims_more, "a claims to unpack"),
+    "more than it can hold, deflated": (claims_more_when_deflated, "a claims to unpack"),
     # numpy does not write these. The header of an LZMA stream can ask for 4 GB.
     "bzip2": (member("cls", CLS, "<f4", bytes(192), zipfile.ZIP_BZIP2), "claims to unpack"),
     "lzma": (member("cls", CLS, "<f4", bytes(192), zipfile.ZIP_LZMA), "claims to unpack"),
@@ -283,16 +284,6 @@ def test_nothing_is_built_for_a_head_of_other_types_than_floats(saved, monkeypat
     member("head/bias", (5000,), descr, bytes(5000 * size))(saved)
     with pytest.raises(keras_vit.UsageError, match="head/.*(has no size|must contain floats)"):
         keras_vit.model_from_weights(saved)
-
-
-def test_arrays_of_a_file_that_are_no_weights_may_have_other_types(model, saved):
-    expected = dict(np.load(saved))
-    arrays = {f"opt/target/{key}": array for key, array in expected.items()}
-    others = {"opt/state/step": np.array(7), "opt/state/names": np.array(["a", "bc"])}
-    np.savez(saved, **arrays, **others)
-    assert keras_vit.load_weights(model, saved).ignored == tuple(others)
-    with open_checkpoint(saved) as checkpoint:
-        np.testing.assert_array_equal(checkpoint.read("head/kernel"), expected["head/kernel"])
 
 
 @pytest.mark.parametrize("dtype", ["<f2", ">f2", "<f4", ">f4", "<f8", ">f8"])
@@ -453,15 +444,6 @@ def test_positions_that_would_be_computed_for_an_endless_grid_are_refused(tmp_pa
     np.savez(tmp_path / "relative.npz", **arrays | dict.fromkeys(tables, table))
     with pytest.raises(keras_vit.UsageError, match="relative positions for 200 x 200 patches"):
         keras_vit.model_from_weights(tmp_path / "relative.npz")
-
-
-def test_unknown_keys_with_thousands_of_scanned_layers_are_cheap(tmp_path, saved):
-    arrays = dict(np.load(saved))
-    layers = {f"Transformer/encoderblock/a{i}/b": np.zeros((1000, 1), "f") for i in range(2000)}
-    np.savez(tmp_path / "scan.npz", **arrays, **layers)
-    with open_checkpoint(tmp_path / "scan.npz") as checkpoint:
-        assert len(checkpoint.layout.unknown) == 2000
-        assert len(checkpoint.layout.places) == 40
 
 
 @pytest.mark.parametrize("key", ["block{}/unit1/conv1/kernel", "resnet/block{}/unit01/{}"])
