@@ -45,9 +45,7 @@ def test_transposed_weights_are_written_in_their_order(columns):
     assert b"".join(file.parts()) == weight.tobytes()
 
 
-def test_a_file_of_2_gb_keeps_its_weights_behind_and_says_which_runtime_it_needs(
-    sample, monkeypatch
-):
+def test_a_file_of_2_gb_keeps_its_weights_behind_and_states_its_runtime(sample, monkeypatch):
     behind = sample.converter.float_file("none")
     monkeypatch.setattr("keras_vit.tflite.layout.LARGEST", len(behind) - 1)
     content = quantized(behind, PRECISIONS["none"])

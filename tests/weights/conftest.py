@@ -1,6 +1,5 @@
 """Fixtures for tests of weight files: a small model, its file, and a folder of a hub."""
 
-import functools
 import json
 import shutil
 
@@ -22,13 +21,12 @@ def saved(model, tmp_path):
 
 @pytest.fixture
 def hub_folder(fixtures, tmp_path):
-    """Makes a folder as of a hub from a reference file, with changes at a place in its config."""
+    """Makes a folder as of a hub from a reference file, with changes of its config."""
 
-    def make(name, place=(), **changes):
+    def make(name, **changes):
         shutil.copy(fixtures / f"{name}.safetensors", tmp_path / "model.safetensors")
         config = json.loads((fixtures / f"{name}.config.json").read_text())
-        functools.reduce(dict.get, place, config).update(changes)
-        (tmp_path / "config.json").write_text(json.dumps(config))
+        (tmp_path / "config.json").write_text(json.dumps(config | changes))
         return tmp_path
 
     return make

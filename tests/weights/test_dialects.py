@@ -214,9 +214,7 @@ def test_bit_names_may_be_numbered(tmp_path, randomised):
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".npz"])
-def test_the_line_that_keeps_the_names_under_a_prefix_works(
-    suffix, fixtures, tmp_path, monkeypatch
-):
+def test_the_line_that_keeps_one_prefix_works(suffix, fixtures, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arrays = load_file(fixtures / "timm_token.safetensors")
     encoder = {f"backbone.{k}": array for k, array in arrays.items() if "head" not in k}
@@ -287,24 +285,10 @@ def test_gelu_epsilon_heads_and_preprocessing_come_from_the_config(hub_folder):
     assert model.preprocessing.mean == pytest.approx((123.675, 116.28, 103.53))
 
 
-SIZE = "input_size=[1, 32, 32], which contradicts the weights, whose in_channels is 3"
-POOLING = "has a class token and the pooling 'avg'"
-
-
-@pytest.mark.parametrize(
-    ("place", "wrong", "message"),
-    [
-        (("pretrained_cfg",), {"input_size": [1, 32, 32]}, SIZE),
-        ((), {"global_pool": "avg"}, POOLING),
-    ],
-    ids=["size", "pooling"],
-)
-def test_a_config_that_contradicts_the_weights_is_refused(
-    fixtures, hub_folder, place, wrong, message
-):
+def test_a_config_that_contradicts_the_weights_is_refused(fixtures, hub_folder):
     model = keras_vit.model_from_weights(fixtures / "timm_token.safetensors")
-    folder, own = hub_folder("timm_token", place, **wrong), keras_vit.Preprocessing(32, 32)
-    with pytest.raises(keras_vit.UsageError, match=re.escape(message)):
-        keras_vit.model_from_weights(folder, preprocessing=own)
-    with pytest.raises(keras_vit.UsageError, match=re.escape(message)):
+    folder = hub_folder("timm_token", global_pool="avg")
+    with pytest.raises(keras_vit.UsageError, match="has a class token and the pooling 'avg'"):
+        keras_vit.model_from_weights(folder, preprocessing=keras_vit.Preprocessing(32, 32))
+    with pytest.raises(keras_vit.UsageError, match="has a class token and the pooling 'avg'"):
         keras_vit.load_weights(model, folder)

@@ -535,20 +535,19 @@ def test_a_url_becomes_host_directory_name(url, path):
     assert cached_path(url, "/cache") == Path("/cache") / path
 
 
-BAD_URLS = (
-    "ftp://a.example/b file:///etc/passwd /etc/passwd https:///b https://me:secret@a.example/b "
-    "https://../b https://a.example:port/b https://[::1/b"
-)
-BAD_PATHS = (
-    "/ /b//c /../b /%2e%2e/b /..%2f..%2fb /b%5c..%5cc /b%00 /b%0ac /é /%ff /b?c /b#c /b.part"
-)
+BAD_URLS = """
+    ftp://a.example/b file:///etc/passwd /etc/passwd https:///b https://me:secret@a.example/b
+    https://../b https://a.example:port/b https://[::1/b https://a.example
+"""
+BAD_PATHS = "/ /b//c /../b /%2e%2e/b /..%2f..%2fb /b%5c..%5cc /b%00 /b%0ac /é /%ff /b?c /b#c"
 
 
 @pytest.mark.parametrize(
     "url",
     [
         *BAD_URLS.split(),
-        *(f"https://a.example{path}" for path in ("", *BAD_PATHS.split())),
+        *(f"https://a.example{path}" for path in BAD_PATHS.split()),
+        "https://a.example/b.part",
         "https://a.example/b c",
         "https://a.example/b\r\nHost: c",
         "https://a.example/" + "b" * 201,
@@ -587,9 +586,7 @@ def wait_until(condition):
 
 
 @pytest.mark.soak(of="kills")
-def test_a_process_killed_at_any_moment_leaves_no_incomplete_file(
-    site, get, target, part, tmp_path, rng
-):
+def test_a_killed_process_leaves_no_incomplete_file(site, get, target, part, tmp_path, rng):
     site.answers = [Answer(pace=0.005)]  # 0.15 seconds the whole file
     kept = 0
     for count, moment in enumerate([0.0, *rng.uniform(0.0, 0.15, 7)]):
@@ -619,9 +616,7 @@ def test_two_processes_fetch_one_file_once(site, target, tmp_path):
     assert files(tmp_path) == [target]
 
 
-def test_a_file_completed_before_the_lock_is_acquired_is_used(
-    site, get, target, tmp_path, monkeypatch
-):
+def test_a_file_completed_before_the_lock_is_used(site, get, target, tmp_path, monkeypatch):
     monkeypatch.setattr(download.fcntl, "flock", lambda *_: target.write_bytes(CONTENT))
     assert get() == target
     assert site.requests == []

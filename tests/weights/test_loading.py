@@ -51,9 +51,7 @@ def test_missing_unexpected_and_misshapen_weights_are_listed_and_none_is_loaded(
 
 @pytest.mark.flavours
 @pytest.mark.parametrize("pooling", ["token", "distilled"])
-def test_a_reset_head_starts_at_zero_and_positions_of_tokens_are_kept(
-    vit, randomised, tmp_path, pooling
-):
+def test_a_reset_head_is_zero_and_positions_of_tokens_are_kept(vit, randomised, tmp_path, pooling):
     model = randomised(vit(pooling=pooling))
     keras_vit.save_weights(model, tmp_path / "weights.npz")
     other = randomised(keras_vit.ViT(model.spec, 3, 24, head_bias=-10.0))

@@ -11,6 +11,7 @@ import pickle
 import struct
 import tracemalloc
 import zipfile
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,7 +19,6 @@ import pytest
 import keras_vit
 from keras_vit.weights import checkpoint as checkpoints
 from keras_vit.weights import open_checkpoint
-from keras_vit.weights.names import numbers
 from keras_vit.weights.tensors import open_tensors
 
 
@@ -134,9 +134,7 @@ def test_files_of_other_programs_are_named(model, tmp_path):
 
 @pytest.mark.parametrize("claims_one", [False, True])
 @pytest.mark.parametrize("count", [60_000, 70_000], ids=["", "zip64"])
-def test_an_archive_of_very_many_members_is_refused_before_they_are_listed(
-    tmp_path, monkeypatch, count, claims_one
-):
+def test_an_archive_of_very_many_members_is_not_listed(tmp_path, monkeypatch, count, claims_one):
     path = tmp_path / "many.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("0.npy", b"")
@@ -266,9 +264,7 @@ HEADERS = {
         for name, damage in damages.items()
     ],
 )
-def test_a_damaged_file_is_refused_and_the_model_is_as_before(
-    model, request, kind, damage, message
-):
+def test_a_damaged_file_is_refused_and_changes_no_model(model, request, kind, damage, message):
     path = request.getfixturevalue(kind)
     damage(path)
     before = model.get_weights()
@@ -454,12 +450,9 @@ def test_thousands_of_stages_are_read_once(fixtures, tmp_path, monkeypatch, key)
         arrays = dict(np.load(fixtures / "hybrid_stem.weights.npz"))
     names = [key.format(i, "a/standardized_conv2d/kernel") for i in range(2, 500)]
     np.savez(tmp_path / "many.npz", **arrays, **dict.fromkeys(names, np.zeros((1, 1, 1, 1), "f")))
-    calls = []
-    monkeypatch.setattr(
-        checkpoints, "numbers", lambda *values: calls.append(values) or numbers(*values)
-    )
+    monkeypatch.setattr(checkpoints, "numbers", Mock(wraps=checkpoints.numbers))
     refused_spec(tmp_path / "many.npz")
-    assert 0 < len(calls) < 5_000
+    assert 0 < checkpoints.numbers.call_count < 5_000
 
 
 @pytest.mark.slow
