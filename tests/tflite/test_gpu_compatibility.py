@@ -60,9 +60,7 @@ LAYERS = {
     "constant first": (
         "BATCH_MATMUL", lambda x: tf.matmul(KERNEL[None, :8], tf.transpose(x, (0, 2, 1)))
     ),
-    "constant second": (
-        "BATCH_MATMUL", lambda x: tf.matmul(tf.reshape(x, (1, 2, 4, 32)), STACK)
-    ),
+    "constant second": ("BATCH_MATMUL", lambda x: tf.matmul(tf.reshape(x, (1, 2, 4, 32)), STACK)),
     "transposed": ("BATCH_MATMUL", lambda x: tf.matmul(x, tf.nn.relu(x), transpose_b=True)),
     "squares": ("MEAN", squares),
     "epsilon": ("ADD", lambda x: tf.math.rsqrt(tf.nn.relu(x) + 1e-6)),

@@ -144,15 +144,12 @@ def test_keys_and_shapes_are_listed_as_the_file_writes_them(fixtures, vit):
         keras_vit.load_weights(model, fixtures / "timm_token.safetensors")
     lines = str(caught.value).splitlines()
     assert "mlp_dim 96, not 128" in lines[0]
-    assert lines[2:] == [
-        f"  ! blocks.{i}.mlp.{rest}"
-        for i in (0, 1)
-        for rest in (
-            "fc1.bias (96,), the model's is (128,)",
-            "fc1.weight (96, 48), the model's is (128, 48)",
-            "fc2.weight (48, 96), the model's is (48, 128)",
-        )
-    ]
+    shapes = (
+        "fc1.bias (96,), the model's is (128,)",
+        "fc1.weight (96, 48), the model's is (128, 48)",
+        "fc2.weight (48, 96), the model's is (48, 128)",
+    )
+    assert lines[2:] == [f"  ! blocks.{i}.mlp.{each}" for i in (0, 1) for each in shapes]
 
 
 def test_numerics_stated_in_the_file_must_match_the_model(vit, fixtures, tmp_path):
