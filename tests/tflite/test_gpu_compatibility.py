@@ -109,10 +109,6 @@ def dense(x):
     return {"y": tf.nn.relu(tf.matmul(x, KERNEL))}
 
 
-def rules_of(content):
-    return {finding.rule for finding in lint(content)}
-
-
 def test_files_that_gpus_support_have_no_findings(converted, quantised):
     for content in (converted(clean, TOKENS), quantised(converted(dense, TOKENS), "dynamic", 8)):
         assert lint(content) == ()
@@ -126,7 +122,7 @@ def test_weights_in_half_precision_count_as_constants(converted):
         supported_types=[tf.float16], supported_ops=[tf.lite.OpsSet.TFLITE_BUILTINS]
     )
     content = converted(whole, TOKENS, optimizations=[tf.lite.Optimize.DEFAULT], target_spec=half)
-    assert rules_of(content) == {"constant second"}
+    assert {finding.rule for finding in lint(content)} == {"constant second"}
 
 
 def strided(x):
@@ -197,7 +193,7 @@ def test_lint_is_right_about_the_accelerator(converted, breaking, on_gpu, rule):
     else:
         layer = LAYERS[rule.name][1]
         content = converted(lambda x: {"y": layer(tf.matmul(x, KERNEL))}, TOKENS)
-    assert rule.name in rules_of(content)
+    assert rule.name in {finding.rule for finding in lint(content)}
     interpreter = Interpreter(model_content=content)
     details = interpreter.get_input_details()[0]
     largest = 2 if details["dtype"] == np.float32 else 99

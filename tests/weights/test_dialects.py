@@ -99,7 +99,7 @@ def positions_at(key):
 
 
 # Prefixes, with keys of the same file that are no weights.
-OFFICIAL = {
+NPZ = {
     "model/": [],
     "target/": ["opt/state/step"],
     "opt/target/": ["opt/state/step"],
@@ -111,10 +111,7 @@ TIMM = {"module.": None, "state_dict.model.": None, "backbone.": "", "module.bac
 SLOTS, FLOAT64 = "big_vision's positions", lambda a: {k: v.astype(float) for k, v in a.items()}
 # The file, its change, what its dialect is called, and keys that are no weights.
 VARIATIONS = {
-    **{
-        p: ("vit_token", prefixed(p), f"official (prefix {p})", *keys)
-        for p, keys in OFFICIAL.items()
-    },
+    **{p: ("vit_token", prefixed(p), f"official (prefix {p})", *keys) for p, keys in NPZ.items()},
     **{p: ("timm_token", prefixed(p, head), f"timm (prefix {p})") for p, head in TIMM.items()},
     "model.": ("hf_classifier", prefixed("model."), "transformers (prefix model.vit.)"),
     "scanned": ("vit_token_linen", scanned, "scanned layers"),

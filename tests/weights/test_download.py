@@ -334,7 +334,6 @@ HEAD = [b'HTTP/1.1 200 OK\r\nETag: "1"\r\n']
 BODY = [b"Content-Length: 1000000\r\n\r\n"]
 IN_CHUNKS = [b"Transfer-Encoding: chunked\r\n\r\n"]
 BYTES = [b"x"] * 1000  # with a pause of 0.02 seconds, 50 bytes per second for 20 seconds
-MOVED = [b"HTTP/1.1 302 Found\r\nLocation: /b.npz\r\n\r\n"]
 MIB, LINES = [b"x" * (1 << 20)] * 100, [b"X: y\r\n" * 10_000] * 1500
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -351,7 +350,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
         (0, [[CONTINUE * 1000] * 4000], "the server sends endless data"),
         (0, [HEAD, LINES], "the connection broke"),
         (0, [HEAD, IN_CHUNKS, [b"5\r\nhello\r\n0\r\n"], LINES], "the server sends endless data"),
-        (0, [MOVED, MIB], "answers 302"),
+        (0, [[b"HTTP/1.1 302 Found\r\nLocation: /b.npz\r\n\r\n"], MIB], "answers 302"),
         (0, [[b"HTTP/1.1 404 No\r\n\r\n"], MIB], "answers 404"),
     ],
 )
