@@ -205,7 +205,6 @@ def test_texts_name_classes_only_where_there_are_as_many(labelled):
 
 
 def test_files_without_usable_records_are_refused(tmp_path, refused):
-    refused(f"tfrecords:{tmp_path}", "expected TFRecord files.*Received: none")
     file = tmp_path / "a.tfrecord"
     file.touch()
     refused(f"tfrecords:{tmp_path}", "expected images with classes. Received: no examples")
@@ -213,29 +212,33 @@ def test_files_without_usable_records_are_refused(tmp_path, refused):
     refused(f"tfrecords:{tmp_path}", "Received: 1, the first is a.tfrecord#0: not a picture")
 
 
-def test_files_that_declare_no_split_beside_others_are_refused(imagenet, refused):
-    train = imagenet / "train-00000-of-00002"
-    (imagenet / "extra.tfrecord").write_bytes(train.read_bytes())
-    message = r"expected train, validation or test in the name of every file.* extra\.tfrecord;"
-    refused(f"tfrecords:{imagenet}", message)
-    train.unlink()
-    (imagenet / "train-00001-of-00002").unlink()
-    refused(f"tfrecords:{imagenet}", message)
-    (imagenet / "validation-00000-of-00001").unlink()
-    assert len(open_source(f"tfrecords:{imagenet}")) == 7
+UNDECLARED = r"expected train, validation or test in the name of every file.* extra\.tfrecord;"
+OF_SIX = "a-train.tfrecord-0000{}-of-00006"  # as TensorFlow Datasets names them
 
 
-def test_missing_files_of_a_set_are_named(imagenet, refused):
-    train, other = imagenet / "train-00000-of-00002", imagenet / "train-00001-of-00002"
-    kept = other.rename(imagenet / "kept")
-    refused(f"tfrecords:{imagenet}", "Received: 2, without train-00001-of-00002; add them, or")
-    for file, number in ((train, 1), (kept, 3)):  # as TensorFlow Datasets names them
-        file.rename(imagenet / f"a-train.tfrecord-0000{number}-of-00006")
-    names = ", ".join(f"a-train.tfrecord-0000{number}-of-00006" for number in (0, 2, 4))
-    refused(f"tfrecords:{imagenet}", f"Received: 3, without {names} and 1 more; add them")
-    for i, file in enumerate(sorted(imagenet.glob("a-*"))):
-        file.rename(imagenet / f"train-{i}.tfrecord")
-    assert len(open_source(f"tfrecords:{imagenet}").splits["train"]) == 12
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["kept"], "expected TFRecord files.*Received: none"),
+        (["train-0.tfrecord", "validation-0.tfrecord", "extra.tfrecord"], UNDECLARED),
+        (["validation-0.tfrecord", "extra.tfrecord"], UNDECLARED),
+        (
+            ["train-00000-of-00002", "validation-00000-of-00001"],
+            "Received: 2, without train-00001-of-00002; add them, or",
+        ),
+        (
+            [OF_SIX.format(1), OF_SIX.format(3), "validation-00000-of-00001"],
+            f"Received: 3, without {', '.join(map(OF_SIX.format, (0, 2, 4)))} and 1 more; add them",
+        ),
+    ],
+    ids=["none", "one undeclared", "another undeclared", "one missing", "four missing"],
+)
+def test_folders_that_lack_files_or_declare_only_some_splits_are_refused(
+    tmp_path, refused, names, message
+):
+    for name in names:
+        (tmp_path / name).touch()
+    refused(f"tfrecords:{tmp_path}", message)
 
 
 def test_splits_without_one_for_training_are_opened_but_not_trained_on(imagenet):
@@ -261,197 +264,163 @@ def test_names_of_classes_with_line_breaks_are_refused(labelled, refused, name):
 
 
 @pytest.fixture
-def prepared(tmp_path, monkeypatch, rng):
-    """Prepares a data set with TensorFlow Datasets, of examples with noise as images.
-
-    It takes the features beside the image, and the examples of each split; it returns the builder.
-    """
-    import tensorflow_datasets as tfds
-
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
-    features = {"image": tfds.features.Image(shape=(None, None, 3), encoding_format="png")}
-
-    def examples(part):
-        for i, values in enumerate(part):
-            yield i, {"image": rng.integers(0, 256, (12, 10, 3), np.uint8), **values}
-
-    def prepare(name, more, splits, supervised=None, folder="tfds", **options):
-        class Builder(tfds.dataset_builders.AdhocBuilder, skip_registration=True):
-            def _info(self):
-                each = tfds.features.FeaturesDict(features | more)
-                return tfds.core.DatasetInfo(
-                    builder=self, features=each, supervised_keys=supervised
-                )
-
-        builder = Builder(
-            name=name, version="1.2.0", features=None, data_dir=tmp_path / folder,
-            split_datasets={split: examples(part) for split, part in splits.items()}, **options,
-        )  # fmt: skip
-        builder.download_and_prepare()
-        return builder
-
-    return prepare
+def shapes(prepare_tfds, rng):
+    """The folder of 14 images for training and 6 to test, whose classes go round."""
+    images = rng.integers(0, 256, (20, 32, 32, 3), np.uint8)
+    examples = [{"image": image, "label": i % 3, "id": f"{i}"} for i, image in enumerate(images)]
+    return prepare_tfds("cifar10", train=examples[:14], test=examples[14:])
 
 
-def read_by_tfds(builder, *splits):
+def read_by_tfds(folder, *splits):
     """The examples of the splits, in the order in which TensorFlow Datasets reads them."""
+    from tensorflow_datasets import builder_from_directory
+
+    builder = builder_from_directory(folder)
     return [each for split in splits for each in builder.as_dataset(split).as_numpy_iterator()]
 
 
-def shapes(prepared, **options):
-    """Prepares 14 images for training and 6 to test, whose classes go round."""
-    from tensorflow_datasets import features
-
-    more = {"label": features.ClassLabel(names=["dot", "line", "box"]), "id": features.Text()}
-    parts = {"train": range(14), "test": range(14, 20)}
-    splits = {name: [{"label": i % 3, "id": f"{i}"} for i in part] for name, part in parts.items()}
-    return prepared("shapes", more, splits, ("image", "label"), **options)
+def restate(folder, **facts):
+    """Changes what TensorFlow Datasets says of its files."""
+    about = folder / "dataset_info.json"
+    about.write_text(json.dumps(json.loads(about.read_text()) | facts))
 
 
-@pytest.fixture
-def builder(prepared):
-    """What prepared the shapes."""
-    return shapes(prepared)
+def shade(i):
+    """An image by which an example can be recognised; a JPEG of it has no losses."""
+    return np.full((12, 10, 3), 30 * i, np.uint8)
 
 
-def test_a_list_of_classes_that_tfds_wrote_is_read(prepared):
-    from tensorflow_datasets import features
-
-    classes = features.Sequence(features.ClassLabel(names=["a", "b", "c", "d"]))
-    parts = {"train": range(6), "test": [7]}
-    splits = {
-        name: [{"labels": [i % 3, 3], "labels_no_difficult": [i % 3]} for i in part]
-        for name, part in parts.items()
-    }
-    builder = prepared("scenes", {"labels": classes, "labels_no_difficult": classes}, splits)
-    source = open_source("tfds:scenes")
-    for i, each in enumerate(read_by_tfds(builder, "train", "test")):
+def test_a_list_of_classes_that_tfds_wrote_is_read(prepare_tfds):
+    other = {"image/filename": "", "objects": []}
+    examples = [
+        {"image": shade(i), "labels": [i % 3, 3], "labels_no_difficult": [i % 3], **other}
+        for i in range(7)
+    ]
+    folder = prepare_tfds("voc/2007", train=examples[:6], test=examples[6:])
+    source = open_source("tfds:voc")
+    for i, each in enumerate(read_by_tfds(folder, "train", "test")):
         np.testing.assert_array_equal(source.image(i), each["image"])
         np.testing.assert_array_equal(np.flatnonzero(source.multi_hot[i]), each["labels"])
-    assert source.counts == {"a": 2, "b": 3, "c": 2, "d": 7}
+    assert source.labels[:5] == ("aeroplane", "bicycle", "bird", "boat", "bottle")
+    assert list(source.counts.values()) == [3, 2, 2, 7] + [0] * 16
 
 
 @pytest.mark.parametrize(
     ("supervised", "expected"),
-    [(None, "label"), (("image", "segmentation_mask"), "label"), (("image", "kind"), "kind")],
+    [([], "label"), (["image", "segmentation_mask"], "label"), (["image", "species"], "species")],
 )
 def test_of_several_features_of_tfds_the_supervised_or_usual_ones_are_read(
-    prepared, supervised, expected
+    prepare_tfds, supervised, expected
 ):
-    from tensorflow_datasets import features
+    from tensorflow_datasets.core.features import BBox
 
-    more = {
-        "coarse_label": features.ClassLabel(names=["pet", "no pet"]),
-        "kind": features.ClassLabel(names=["cat", "dog"]),
-        "label": features.ClassLabel(names=["Abyssinian", "Beagle", "Pug"]),
-        "segmentation_mask": features.Image(shape=(12, 10, 1), encoding_format="png"),
-    }
-    other = {"coarse_label": 0, "segmentation_mask": np.zeros((12, 10, 1), np.uint8)}
-    splits = {"train": [{"kind": i % 2, "label": i % 3, **other} for i in range(6)]}
-    builder = prepared("pets", more, splits, supervised)
-    source = open_source("tfds:pets")
-    assert source.labels == tuple(more[expected].names)
-    for i, each in enumerate(read_by_tfds(builder, "train")):
+    mask, box = np.zeros((12, 10, 1), np.uint8), BBox(0.0, 0.0, 1.0, 1.0)
+    other = {"segmentation_mask": mask, "head_bbox": box, "file_name": ""}
+    examples = [{"image": shade(i), "species": i % 2, "label": i % 3, **other} for i in range(6)]
+    folder = prepare_tfds("oxford_iiit_pet", train=examples)
+    items = [{"featureKey": key} for key in supervised]
+    restate(folder, **({"supervisedKeys": {"tuple": {"items": items}}} if items else {}))
+    source = open_source("tfds:oxford_iiit_pet")
+    for i, each in enumerate(read_by_tfds(folder, "train")):
         np.testing.assert_array_equal(source.image(i), each["image"])
         assert source.targets[i] == each[expected]
+    labels = {"label": ("Abyssinian", "american_bulldog"), "species": ("Cat", "Dog")}
+    assert source.labels[:2] == labels[expected]
 
 
-def test_a_data_set_that_tfds_wrote_is_read(builder):
-    source = open_source("tfds:shapes")
-    assert source.labels == ("dot", "line", "box")
+def test_a_data_set_that_tfds_wrote_is_read(shapes):
+    source = open_source("tfds:cifar10")
     assert sizes(source) == {"train": 14, "test": 6}
-    expected = read_by_tfds(builder, "train", "test")
+    expected = read_by_tfds(shapes, "train", "test")
     for i, each in enumerate(expected):
         np.testing.assert_array_equal(source.image(i), each["image"])
         assert source.targets[i] == each["label"] == int(each["id"]) % 3
     order = np.random.default_rng(3).permutation(20)  # each is read at its position
-    ((images, classes),) = data.evaluation_batches(source, order, Preprocessing(12, 10), 20)
+    ((images, classes),) = data.evaluation_batches(source, order, Preprocessing(32, 32), 20)
     np.testing.assert_array_equal(images, [expected[i]["image"] for i in order])
     np.testing.assert_array_equal(classes, [expected[i]["label"] for i in order])
-    assert data.source_name("tfds:shapes:train:test") == "shapes"
+    assert data.source_name("tfds:cifar10:train:test") == "cifar10"
 
 
-def test_splits_of_tfds_may_be_named_and_divided(builder, refused):
-    source = open_source("tfds:shapes/1.2.0:train[:50%]:train[50%:]")
+def test_splits_of_tfds_may_be_named_and_divided(shapes, refused):
+    source = open_source("tfds:cifar10/3.0.2:train[:50%]:train[50%:]")
     assert sizes(source) == {"train": 7, "validation": 7}
-    for i, each in enumerate(read_by_tfds(builder, "train[:50%]", "train[50%:]")):
+    for i, each in enumerate(read_by_tfds(shapes, "train[:50%]", "train[50%:]")):
         np.testing.assert_array_equal(source.image(i), each["image"])
     assert open_source(source.locator).ids == source.ids
-    whole = open_source("tfds:shapes:train")
+    whole = open_source("tfds:cifar10:train")
     assert not whole.splits
     assert len(whole) == 14
-    refused("tfds:shapes:dev", "shapes has the splits (train, test|test, train).*dev")
-    refused("tfds:shapes:a:b:c", "a split for training and one to hold out.*a, b, c")
+    refused("tfds:cifar10:dev", "cifar10 has the splits (train, test|test, train).*dev")
+    refused("tfds:cifar10:a:b:c", "a split for training and one to hold out.*a, b, c")
 
 
-@pytest.mark.usefixtures("builder")
+@pytest.mark.usefixtures("shapes")
 def test_a_run_on_parts_of_a_split_of_tfds_can_be_judged_on_the_test_split(tmp_path, small_spec):
-    source = open_source("tfds:shapes:train[:50%]:train[50%:]")
-    model = keras_vit.ViT(small_spec, 3, 16)
+    source = open_source("tfds:cifar10:train[:50%]:train[50%:]")
+    model = keras_vit.ViT(small_spec, 10, 16)
     recipe = {"recipe": {}}
     runs.create_run(tmp_path / "run", model, source, split_source(source), recipe, "fresh")
     run = runs.open_run(tmp_path / "run")
     with pytest.raises(UsageError, match="declares the splits train and validation"):
         run.images(run.source(), "test")
-    whole = run.source("tfds:shapes")
+    whole = run.source("tfds:cifar10")
     images = run.images(whole, "test")
     assert len(images) == 6
-    assert all(whole.ids[i].startswith("shapes-test") for i in images)
+    assert all(whole.ids[i].startswith("cifar10-test") for i in images)
 
 
 @pytest.mark.parametrize(
     "splits", ["train:train", "train:train[80%:]", "train[:60%]:train[50%:]", "train+train"]
 )
-@pytest.mark.usefixtures("builder")
+@pytest.mark.usefixtures("shapes")
 def test_splits_of_tfds_with_common_images_are_refused(refused, splits):
-    message = r"expected each image once.* image shapes-train\.tfrecord.*#\d+ twice"
-    refused(f"tfds:shapes:{splits}", message)
+    message = r"expected each image once.* image cifar10-train\.tfrecord.*#\d+ twice"
+    refused(f"tfds:cifar10:{splits}", message)
 
 
-def test_a_file_of_tfds_that_is_missing_or_lacks_examples_is_named(builder, refused):
-    (file,) = builder.data_path.glob("*-test.*")
+def test_a_file_of_tfds_that_is_missing_or_lacks_examples_is_named(shapes, refused):
+    (file,) = shapes.glob("*-test.*")
     file.unlink()
     message = f"expected 2 files. Received: 1, without {file.name} of {file.parent}; prepare"
-    refused("tfds:shapes", message)
-    assert len(open_source("tfds:shapes:train")) == 14
-    (file,) = builder.data_path.glob("*-train.*")
+    refused("tfds:cifar10", message)
+    assert len(open_source("tfds:cifar10:train")) == 14
+    (file,) = shapes.glob("*-train.*")
     write(file, *list(tf.data.TFRecordDataset(str(file)).as_numpy_iterator())[:5])
-    refused("tfds:shapes:train[:50%]", f"{file}: expected 7 examples. Received: 5; prepare")
+    refused("tfds:cifar10:train[:50%]", f"{file}: expected 7 examples. Received: 5; prepare")
 
 
-@pytest.mark.usefixtures("builder")
+@pytest.mark.usefixtures("shapes")
 def test_an_empty_split_of_tfds_is_refused(refused):
-    source = open_source("tfds:shapes:train[:1%]:test")
-    with pytest.raises(UsageError, match=r"tfds:shapes:train\[:1%\]:test.*none in train"):
+    source = open_source("tfds:cifar10:train[:1%]:test")
+    with pytest.raises(UsageError, match=r"tfds:cifar10:train\[:1%\]:test.*none in train"):
         split_source(source)
-    refused("tfds:shapes:train[:1%]", "expected images with classes. Received: no examples")
+    refused("tfds:cifar10:train[:1%]", "expected images with classes. Received: no examples")
 
 
-def test_a_test_split_of_tfds_without_classes_is_left_out_if_it_is_not_needed(prepared, refused):
-    from tensorflow_datasets import features
-
-    more = {"label": features.ClassLabel(names=["sky", "sea"])}
-    two = {"train": [0, 1, 0, 1], "test": [-1, -1, -1]}
-    for config, parts in (("two", two), ("three", two | {"validation": [1, 0]})):
-        splits = {name: [{"label": i} for i in part] for name, part in parts.items()}
-        prepared("places", more, splits, config=config)
-    source = open_source("tfds:places/three")
+def test_a_test_split_of_tfds_without_classes_is_left_out_if_it_is_not_needed(
+    prepare_tfds, refused
+):
+    parts = {"train": [0, 1, 0, 1], "test": [-1, -1, -1], "validation": [1, 0]}
+    image = np.zeros((28, 28, 1), np.uint8)
+    two, three = "mnist", "kmnist"
+    splits = {name: [{"image": image, "label": i} for i in part] for name, part in parts.items()}
+    prepare_tfds(three, **splits)
+    del splits["validation"]
+    prepare_tfds(two, **splits)
+    source = open_source(f"tfds:{three}")
     assert sizes(source) == {"train": 4, "validation": 2}
     (line,) = skipped_summary(source)
-    assert line.startswith("3 files, it has no class: places-test.tfr")
-    received = r"classes from 0 to 1. Received: -1 in places-test\S+#0; name splits with classes"
-    for name in ("places/two", "places/three:train:test", "places/two:test"):
+    assert line.startswith("3 files, it has no class: kmnist-test.tfr")
+    received = r"classes from 0 to 9. Received: -1 in k?mnist-test\S+#0; name splits with classes"
+    for name in (two, f"{three}:train:test", f"{two}:test"):
         refused(f"tfds:{name}", received)
 
 
-def test_other_formats_and_data_sets_that_are_not_prepared_are_refused(
-    prepared, refused, monkeypatch, tmp_path
-):
+def test_other_formats_and_data_sets_that_are_not_prepared_are_refused(shapes, refused):
     refused("tfds:mnist", r"t.builder\('mnist', file_format='tfrecord'\).download_and_prepare\(\)")
-    pytest.importorskip("array_record.python", reason="TFDS writes the format with it")
-    shapes(prepared, folder="other", file_format="array_record")
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "other"))
-    refused("tfds:shapes", "format tfrecord. Received: array_record; prepare .* file_format=")
+    restate(shapes, fileFormat="array_record")
+    refused("tfds:cifar10", "format tfrecord. Received: array_record; prepare .* file_format=")
 
 
 @pytest.mark.parametrize("keeps_its_time", [False, True])

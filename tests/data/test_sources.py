@@ -97,121 +97,112 @@ def test_unreadable_pictures_are_skipped_and_named_or_stop_if_strict(image_folde
     refused(image_folder, rf"/{name}: {reason} \(1 unreadable in all\)", strict=True)
 
 
-def test_folders_that_are_absent_or_have_fewer_than_two_classes_are_refused(
-    image_folder, refused, tmp_path
-):
-    refused(tmp_path / "nowhere", "nowhere: expected a folder.*; there is no such folder")
-    (tmp_path / "file").touch()
-    refused(tmp_path / "file", "file: expected a folder.*; it is a file")
-    shutil.rmtree(image_folder / "red")
-    refused(image_folder, r"two subfolders or more.*Received: 1 \(blue\)\.$")
-    shutil.rmtree(image_folder / "blue")
-    refused(image_folder, r"two subfolders or more.*Received: 0\.$")
+def expanded(names):
+    """The paths of pictures: a name without an extension is a folder of two classes."""
+    for name in names.split():
+        yield from [name] if "." in name else (f"{name}/blue/0.png", f"{name}/red/0.png")
 
 
-def moved(folder, *places):
-    """Copies a folder to several places under a new root."""
-    root = folder.parent / "root"
-    for place in places:
-        shutil.copytree(folder, root / place)
-    return root
+@pytest.fixture
+def lay_out(tmp_path):
+    """Makes a folder with a blue or red picture at each of the paths, each with other bytes."""
 
+    def make(names):
+        root = tmp_path / "root"
+        for i, path in enumerate(expanded(names)):
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (8 + i, 8), "blue" if "blue" in path else "red").save(root / path)
+        return root
 
-def test_a_folder_one_level_too_high_is_refused_and_the_right_one_named(image_folder, refused):
-    for place in ("flowers", "flowers/images", "flowers/train"):
-        root = moved(image_folder, place)
-        refused(root, f"one level too high.*; pass {root / place}\\.$")
-        shutil.rmtree(root)
-    root = moved(image_folder, "flowers", "pets")
-    refused(root, f"pass {root}/flowers, or another folder like it")
+    return make
 
 
 @pytest.mark.parametrize(
-    ("parts", "expected"),
+    ("names", "message"),
     [
-        (("train", "val"), {"train": 12, "validation": 12}),
-        (("Test", "training"), {"train": 12, "test": 12}),
-        (("train", "valid", "test"), {"train": 12, "validation": 12, "test": 12}),
+        ("", "root: expected a folder.*; there is no such folder"),
+        ("blue/0.png", r"two subfolders or more.*Received: 1 \(blue\)\.$"),
+        ("flowers", r"one level too high.*; pass ROOT/flowers\.$"),
+        ("flowers/images", r"one level too high.*; pass ROOT/flowers/images\.$"),
+        ("flowers/train", r"one level too high.*; pass ROOT/flowers/train\.$"),
+        ("flowers pets", "pass ROOT/flowers, or another folder like it"),
+        (
+            "train val/blue/0.png val/green/0.png",
+            "expected the classes of train.*validation lacks 'red'; validation adds 'green';",
+        ),
+        ("val test", "test, val are parts of a data set, not classes; pass ROOT/test"),
+        ("train val images", "train and val are parts of a data set, images is not: move it"),
+        # Two folders for one split.
+        ("train val valid", "parts of a data set, not classes; pass ROOT/train"),
+        ("train val valid x", "parts of a data set, not classes; pass ROOT/train"),
+        # Test pictures without classes, as competitions give them.
+        ("train val/0.png", "pass ROOT/train"),
+        ("Test/0.png training", "pass ROOT/training"),
+        ("train val/0.png x", "pass ROOT/train"),
     ],
 )
-def test_folders_declare_splits(image_folder, refused, parts, expected):
-    root = moved(image_folder, *parts)
+def test_folders_that_are_no_class_folders_are_refused(lay_out, refused, names, message):
+    root = lay_out(names)
+    refused(root, message.replace("ROOT", str(root)))
+
+
+def test_a_file_and_an_empty_folder_are_refused(tmp_path, refused):
+    refused(tmp_path, r"two subfolders or more.*Received: 0\.$")
+    (tmp_path / "file").touch()
+    refused(tmp_path / "file", "file: expected a folder.*; it is a file")
+
+
+@pytest.mark.parametrize("below", ["", "red/more/0.png", "red/more/0.png red/raw/0.png"])
+def test_a_folder_one_level_too_low_is_refused(lay_out, refused, below):
+    root = lay_out(f"blue/0.png red/0.png red/1.png red/2.png {below}")
+    advice = f"pass {root} if its 2 sub"
+    refused(root / "red", f"one level too low, it directly contains 3 pictures; {advice}")
+    shutil.rmtree(root / "blue")
+    refused(root / "red", "one level too low.*; put the pictures of each class in")
+
+
+@pytest.mark.parametrize(
+    "folders",
+    [
+        {"train": "train", "validation": "val"},
+        {"train": "training", "test": "Test"},
+        {"train": "train", "validation": "valid", "test": "test"},
+    ],
+)
+def test_folders_declare_splits(lay_out, refused, folders):
+    root = lay_out(" ".join(folders.values()))
     (root / "readme.txt").write_text("a data set")
     (root / "flat").mkdir()
     source = open_source(root)
-    assert {name: len(indices) for name, indices in source.splits.items()} == expected
     assert source.labels == ("blue", "red")
-    folder = next(part for part in parts if part.startswith("train"))
-    train = [source.ids[i] for i in source.splits["train"]]
-    assert train[0] == f"{folder}/blue/0.jpg"
-    assert all(name.startswith(folder) for name in train)
+    found = {name: [source.ids[i] for i in places] for name, places in source.splits.items()}
+    assert found == {name: [*expanded(folder)] for name, folder in folders.items()}
     for i, target in enumerate(source.targets):
-        assert source.image(i).mean((0, 1)).argmax() == (2, 0)[target]
+        assert source.image(i)[0, 0].argmax() == (2, 0)[target]
     beside = ["flat: outside the splits", "readme.txt: outside the splits"]
     assert [str(each) for each in source.skipped] == beside
-    (root / parts[0] / "red" / "9.jpg").write_bytes(b"\xff\xd8\xff")
-    assert skipped_summary(open_source(root))[0] == f"{parts[0]}/red/9.jpg: broken JPEG"
-    refused(root, f"{parts[0]}/red/9.jpg: broken JPEG", strict=True)
+    torn = f"{folders['train']}/red/9.jpg"
+    (root / torn).write_bytes(b"\xff\xd8\xff")
+    assert skipped_summary(open_source(root))[0] == f"{torn}: broken JPEG"
+    refused(root, f"{torn}: broken JPEG", strict=True)
 
 
-def test_splits_with_different_classes_are_refused_with_the_difference(image_folder, refused):
-    root = moved(image_folder, "train", "val")
-    (root / "val" / "red").rename(root / "val" / "green")
-    refused(root, "expected the classes of train.*validation lacks 'red'; validation adds 'green';")
-
-
-def test_folders_that_could_be_splits_or_classes_are_refused(image_folder, refused):
-    root = moved(image_folder, "val", "test")
-    refused(root, f"test, val are parts of a data set, not classes; pass {root / 'test'}")
-    shutil.rmtree(root)
-    root = moved(image_folder, "train", "val", "images")
-    refused(root, "train and val are parts of a data set, images is not: move it")
-    (root / "images").rename(root.parent / "elsewhere")
-    assert list(open_source(root).splits) == ["train", "validation"]
-
-
-@pytest.mark.parametrize("parts", [("train", "val"), ("Test", "training"), ("train", "val", "x")])
-def test_folders_named_like_splits_are_not_classes(image_folder, refused, parts):
-    root = moved(image_folder, *parts, "valid")
-    train = next(part for part in parts if part.startswith("train"))
-    if "val" in parts:  # two folders for one split
-        refused(root, f"parts of a data set, not classes; pass {root / train}")
-    shutil.rmtree(root / "valid")
-    # Test pictures without classes, as competitions give them.
-    other = next(part for part in parts if part != train)
-    for file in list((root / other).rglob("*.*")):
-        file.rename(root / other / f"{file.parent.name}-{file.name}")
-    refused(root, f"pass {root / train}")
-
-
-def test_a_class_may_be_called_train(image_folder):
-    (image_folder / "red").rename(image_folder / "train")
-    assert open_source(image_folder).counts == {"blue": 6, "train": 6}
-
-
-def test_a_folder_one_level_too_low_is_refused(image_folder, refused):
-    red = image_folder / "red"
-    for names in ([], ["more"], ["more", "raw"]):
-        for name in names:
-            (red / name).mkdir(exist_ok=True)
-            shutil.copy(red / "0.jpg", red / name)
-        advice = f"pass {image_folder} if its 2 sub"
-        refused(red, f"one level too low, it directly contains 6 pictures; {advice}")
-    shutil.rmtree(image_folder / "blue")
-    refused(red, "one level too low.*; put the pictures of each class in")
-
-
-def test_pictures_may_lie_deeper_in_a_class(image_folder):
-    for label in ("blue", "red"):  # as Tiny ImageNet has it
-        (image_folder / label).rename(image_folder.parent / "images")
-        (image_folder / label).mkdir()
-        (image_folder.parent / "images").rename(image_folder / label / "images")
-    shutil.copytree(image_folder / "red", image_folder / "green")
-    for part in ("first", "second"):  # of one class
-        shutil.copytree(image_folder / "red" / "images", image_folder / "red" / part)
-    source = open_source(image_folder)
-    assert source.counts == {"blue": 6, "green": 6, "red": 18}
-    assert source.ids[0] == "blue/images/0.jpg"
+@pytest.mark.parametrize(
+    ("names", "counts"),
+    [
+        ("blue/0.png train/0.png", {"blue": 1, "train": 1}),
+        ("blue/a/0.png green/a/0.png red/a/0.png", {"blue": 1, "green": 1, "red": 1}),
+        (
+            "blue/a/0.png green/a/0.png red/a/0.png red/b/0.png red/c/0.png",
+            {"blue": 1, "green": 1, "red": 3},
+        ),
+    ],
+    ids=["a class called train", "pictures that lie deeper", "several subfolders of one class"],
+)
+def test_unusual_class_folders_are_read(lay_out, names, counts):
+    source = open_source(lay_out(names))
+    assert source.counts == counts
+    assert source.ids == tuple(names.split())
 
 
 def test_a_folder_of_the_users_called_digits_is_a_folder(image_folder, monkeypatch):
@@ -360,26 +351,15 @@ def test_a_source_is_named_with_what_it_needs(refused, data, message):
     refused(data, re.escape(message))
 
 
-@pytest.fixture
-def divided(image_folder, rng):
-    """A folder whose parts have no picture in common."""
-    root = moved(image_folder, "train")
-    for folder in ("val/blue", "val/red", "test/blue", "test/red"):
-        (root / folder).mkdir(parents=True)
-        for i in range(2):
-            pixels = rng.integers(0, 256, (20, 20, 3)).astype(np.uint8)
-            Image.fromarray(pixels).save(root / folder / f"{i}.png")
-    return root
-
-
-def test_pictures_of_other_parts_that_are_in_train_are_counted(divided):
-    assert repeats_warning(open_source(divided)) is None
-    shutil.copy(divided / "train/red/1.png", divided / "val/blue/copy.png")  # of any class
-    shutil.copy(divided / "train/red/2.png", divided / "val/red/9.png")
-    shutil.copy(divided / "train/red/1.png", divided / "test/red/8.png")
-    shutil.copy(divided / "val/red/0.png", divided / "test/red/9.png")  # neither is trained on
-    assert repeats_warning(open_source(divided)).startswith(
-        "2 of 6 pictures of validation and 1 of 6 pictures of test are also in train, the first is "
+def test_pictures_of_other_parts_that_are_in_train_are_counted(lay_out):
+    root = lay_out("train val test")
+    assert repeats_warning(open_source(root)) is None
+    shutil.copy(root / "train/red/0.png", root / "val/blue/copy.png")  # of any class
+    shutil.copy(root / "train/blue/0.png", root / "val/red/9.png")
+    shutil.copy(root / "train/red/0.png", root / "test/red/8.png")
+    shutil.copy(root / "val/red/0.png", root / "test/red/9.png")  # neither is trained on
+    assert repeats_warning(open_source(root)).startswith(
+        "2 of 4 pictures of validation and 1 of 4 pictures of test are also in train, the first is "
         "val/blue/copy.png: what is measured on them is the accuracy on training images;"
     )
 
@@ -409,12 +389,13 @@ def test_only_files_of_one_size_and_end_are_read_as_a_whole(tmp_path, monkeypatc
 def test_rows_equal_those_of_a_whole_array(rng):
     rows = (rng.uniform(size=(50, 7)) < 0.2).astype(np.uint8)
     assert not rows.any(-1).all()
-    sets = ClassSets.of_rows(rows)
-    for key in (slice(None), slice(3, 9), 5, -1, np.array([4, 4, 0]), [7, 1], rows[:, 0] == 1):
-        np.testing.assert_array_equal(sets[key], rows[key])
-    np.testing.assert_array_equal(np.asarray(sets), rows)
-    assert (len(sets), sets.shape, sets[2].dtype) == (50, (50, 7), np.uint8)
-    np.testing.assert_array_equal(sets.counts, rows.sum(0))
+    repeated = ClassSets(*np.tile(np.nonzero(rows), 2), rows.shape)  # each class counts once
+    for sets in (ClassSets.of_rows(rows), repeated):
+        for key in (slice(None), slice(3, 9), 5, -1, np.array([4, 4, 0]), [7, 1], rows[:, 0] == 1):
+            np.testing.assert_array_equal(sets[key], rows[key])
+        np.testing.assert_array_equal(np.asarray(sets), rows)
+        assert (len(sets), sets.shape, sets[2].dtype) == (50, (50, 7), np.uint8)
+        np.testing.assert_array_equal(sets.counts, rows.sum(0))
 
 
 def test_the_rarest_class_of_an_image_is_the_first_of_equals(rng):
@@ -422,9 +403,3 @@ def test_the_rarest_class_of_an_image_is_the_first_of_equals(rng):
     counts = rows.sum(axis=0, dtype=np.int64)
     expected = np.where(rows, counts, len(rows) + 1).argmin(axis=1)
     np.testing.assert_array_equal(ClassSets.of_rows(rows).rarest, expected)
-
-
-def test_repeated_classes_count_once():
-    sets = ClassSets(np.array([1, 1, 0]), np.array([2, 2, 1]), (3, 4))
-    np.testing.assert_array_equal(sets[:], [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]])
-    np.testing.assert_array_equal(sets.counts, [0, 1, 1, 0])
