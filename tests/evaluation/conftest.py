@@ -11,11 +11,14 @@ class _Page(html.parser.HTMLParser):
         self.open, self.images, self.titles, self.text = [], [], [], ""
         self.feed(text)
         assert not self.open
+        assert "http" not in text.replace("http://www.w3.org", "")
 
     def handle_starttag(self, tag, attributes):
         assert tag not in ("script", "iframe", "object")
         if tag == "img":
             self.images.append(dict(attributes))
+            assert self.images[-1]["src"].startswith("data:image/")
+            assert self.images[-1]["alt"]
         elif tag not in ("meta", "link"):
             self.open.append(tag)
 
@@ -30,5 +33,5 @@ class _Page(html.parser.HTMLParser):
 
 @pytest.fixture(scope="session")
 def parsed():
-    """Reads a page, which closes each element and runs nothing: its images, titles and text."""
+    """Reads a page that is well formed and stands alone: its images, titles and text."""
     return _Page

@@ -55,8 +55,9 @@ def test_every_kind_of_vit_is_inspected(name, randomised, photos):
     scores = np.stack([np.asarray(scores[each]) for each in names])
     expected = evaluation.attention_distance(scores, model.grid, stride).mean(axis=1)
     np.testing.assert_allclose(found.distance, expected, atol=1e-4)
-    maps = evaluation.attention_maps(model, inputs)
-    np.testing.assert_allclose(found.rollout, maps, rtol=0, atol=1e-6)
+    maps = evaluation.rollout(scores, model.spec.prefix_tokens).reshape(-1, *model.grid)
+    for actual in (found.rollout, evaluation.attention_maps(model, inputs)):
+        np.testing.assert_allclose(actual, maps, rtol=0, atol=1e-5)
     heads = evaluation.head_maps(scores[1], model.grid)
     np.testing.assert_allclose(found.heads, heads, atol=1e-5)
 
@@ -82,6 +83,13 @@ def test_the_table_of_positions_is_what_the_model_adds(name, randomised, picture
     embedded, patches = (np.asarray(found[each])[0] for each in names)
     table = position_table(model)
     np.testing.assert_allclose(table, embedded[model.spec.prefix_tokens :] - patches, atol=1e-6)
+
+
+def test_attention_is_mapped_for_preprocessed_images_of_any_channels():
+    model, zeros = built("token", in_channels=13), np.zeros((1, 16, 32, 13), np.float32)
+    assert evaluation.attention_maps(model, zeros).shape == (1, 2, 4)
+    with pytest.raises(UsageError, match="inputs must be preprocessed"):
+        evaluation.attention_maps(built("token"), zeros[..., :3] + 255)
 
 
 def test_images_are_read_a_batch_at_a_time(randomised, photos, monkeypatch):
