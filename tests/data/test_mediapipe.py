@@ -26,16 +26,6 @@ def test_pixels_are_those_of_mediapipe(recorded):
         np.testing.assert_array_equal(mediapipe.resize(noise(height, width), size), pixels)
 
 
-def test_the_recorded_pixels_show_the_rounding_errors_of_the_equations(recorded):
-    differing = 0
-    for height, width, *size in recorded:
-        exact = mediapipe.Warp(width / size[1], height / size[0], 0.0, 0.0, 1.0)
-        warp = mediapipe.warp(float(height), float(width), size)
-        ideal, found = (mediapipe.places(each, size, np.rint) for each in (exact, warp))
-        differing += any((a != b).any() for a, b in zip(found, ideal, strict=True))
-    assert differing == 9
-
-
 def test_graphs_of_known_and_unknown_sizes_give_the_same_pixels(recorded, rng):
     sizes = (64, 64), (128, 384), (224, 224), (7, 512)
     pictures = {size: [*rng.integers(1, 700, (6, 2))] for size in sizes}

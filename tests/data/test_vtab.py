@@ -20,20 +20,40 @@ def shade(i, shape=(8, 10, 3)):
     return np.full(shape, i, np.uint8)
 
 
-def clevr_objects(count, distance):
-    """Objects of which the nearest is at this distance."""
+def clevr(i):
+    """An image with 3 objects or more, of which the nearest is at 7.9, 8.3 ..."""
+    count, distance = 3 + i % 100 % 8, 7.9 + 0.4 * (i % 100)
     other = {"color": 0, "material": 0, "shape": 0, "rotation": 0.0, "3d_coords": [0, 0, 0]}
-    places = [[300, 200, distance + i] for i in range(count)]
-    return [{"pixel_coords": each, "size": i % 2, **other} for i, each in enumerate(places)]
+    objects = [
+        {"pixel_coords": [300, 200, distance + i], "size": i % 2, **other} for i in range(count)
+    ]
+    return {"image": shade(i), "objects": objects, "file_name": "", "question_answer": []}
 
 
-def kitti_objects(*objects):
-    """Objects with a type of KITTI and a distance."""
+def kitti(i):
+    """A car at 5 m, a pedestrian at 5 m, or a pedestrian at 2 m and a truck at 15 m."""
     from tensorflow_datasets.core.features import BBox
 
     other = dict.fromkeys(("truncated", "occluded", "alpha", "rotation_y"), 0)
     other |= {"bbox": BBox(0.0, 0.0, 1.0, 1.0), "dimensions": [1, 1, 1]}
-    return [{"type": kind, "location": [5, 1, distance], **other} for kind, distance in objects]
+    objects = ([(0, 5.0)], [(3, 5.0)], [(3, 2.0), (2, 15.0)])[i % 100]
+    objects = [{"type": kind, "location": [5, 1, distance], **other} for kind, distance in objects]
+    return {"image": shade(i), "image/file_name": f"{i}.png", "objects": objects}
+
+
+def dsprites(i):
+    """A black or white image; the angle falls and the column rises."""
+    values = ("shape", "scale", "orientation", "x_position", "y_position")
+    labels = dict.fromkeys(("label_shape", "label_scale", "label_y_position"), 0)
+    labels |= {"label_orientation": 39 - i, "label_x_position": i}
+    image = {"image": shade(i % 2, (64, 64, 1))}
+    return image | labels | dict.fromkeys((f"value_{each}" for each in values), 0.0)
+
+
+def smallnorb(i):
+    other = {"image2": shade(0, (96, 96, 1)), "label_category": 0, "instance": 0}
+    labels = {"label_elevation": i % 100 % 9, "label_azimuth": i % 100, "label_lighting": 0}
+    return {"image": shade(i, (96, 96, 1)), **labels, **other}
 
 
 @pytest.fixture(autouse=True)
@@ -71,79 +91,45 @@ def test_classes_are_derived_as_by_the_benchmark(name, values, label):
     assert derived.names[derived.label(*map(np.array, values))] == label
 
 
-def test_clevr_is_read_from_its_objects(prepare_tfds):
-    about = {"file_name": "", "question_answer": []}
-
-    def examples(first, count):
-        return [
-            {"image": shade(first + i), "objects": clevr_objects(3 + i % 8, 7.9 + 0.4 * i), **about}
-            for i in range(count)
-        ]
-
-    # The test images have no objects, and are not read.
-    unlabelled = [{"image": shade(200), "objects": [], **about}]
-    prepare_tfds("clevr", train=examples(0, 20), validation=examples(100, 3), test=unlabelled)
-    source = open_source("vtab:clevr-count")
-    assert shades(source) == [0, 1, 2, 18, 19, 100, 101, 102]  # 3 at first, 2 after 90%
-    parts = {name: indices.tolist() for name, indices in source.splits.items()}
-    assert parts == {"train": [0, 1, 2], "validation": [3, 4], "test": [5, 6, 7]}
-    counts = [source.labels[i].removesuffix(" objects") for i in source.targets[:5]]
-    assert counts == [*"34556"]
-    # The same files, with other classes.
-    source = open_source("vtab:clevr-distance")
-    assert [source.labels[i] for i in source.targets[5:]] == ["up to 8", "8 to 8.5", "8.5 to 9"]
+# The images of TensorFlow Datasets' splits; not all of them are those of the tasks.
+EXAMPLES = {
+    "clevr": (clevr, {"train": range(20), "validation": range(100, 103), "test": [200]}),
+    "kitti": (kitti, {"train": range(3), "validation": range(100, 102), "test": [202]}),
+    "dsprites": (dsprites, {"train": range(20)}),
+    "smallnorb": (smallnorb, {"train": range(5), "test": range(100, 110)}),
+}
+NEAR = ["up to 8", "8 to 8.5", "8.5 to 9"]
+CLEVR = [0, 1, 2, 18, 19, 100, 101, 102]  # 3 at first, 2 after 90%
+KITTI = [0, 1, 2, 100, 101, 202]
+DSPRITES = [0, 255, 0, 0, 255, 0, 255]  # of the images 0, 1, 2, 16 to 19
+SMALLNORB = [0, 1, 2, 100, 101, 105, 106, 107, 108, 109]
 
 
-def test_kitti_is_read_from_its_objects(prepare_tfds):
-    objects = ([(0, 5.0)], [(3, 5.0)], [(3, 2.0), (2, 15.0)])
-    examples = [
-        {"image": shade(i), "image/file_name": f"{i}.png", "objects": kitti_objects(*each)}
-        for i, each in enumerate(objects)
-    ]
-    prepare_tfds("kitti", train=examples, validation=examples[:2], test=examples[2:])
-    source = open_source("vtab:kitti-distance")
-    labels = [source.labels[i] for i in source.targets]
-    both = ["up to 8 m", "no vehicle"]
-    assert labels == [*both, "8 to 20 m", *both, "8 to 20 m"]
-
-
-def test_the_only_split_of_dsprites_is_divided_and_its_levels_are_black_and_white(prepare_tfds):
-    values = {f"value_{x}": 0.0 for x in ("shape", "scale", "orientation", "x_position")}
-    examples = [
-        {
-            "image": shade(i % 2, (64, 64, 1)), "label_shape": 0, "label_scale": 0,
-            "label_orientation": 39 - i, "label_x_position": i, "label_y_position": 0,
-            "value_y_position": 0.0, **values,
-        }
-        for i in range(20)
-    ]  # fmt: skip
-    prepare_tfds("dsprites", train=examples)
-    source = open_source("vtab:dsprites-location")
-    assert source.targets.tolist() == [0, 0, 1, 8, 8, 9, 9]  # of the images 0, 1, 2, 16 to 19
-    assert [source.image(i).max() for i in range(4)] == [0, 255, 0, 0]
-    ((batch, _),) = evaluation_batches(source, np.arange(2), Preprocessing(64, 64), 2)
+@pytest.mark.parametrize(
+    ("task", "images", "classes"),
+    [
+        ("clevr-count", CLEVR, [f"{count} objects" for count in (3, 4, 5, 5, 6, 3, 4, 5)]),
+        ("clevr-distance", CLEVR, [*NEAR, "over 10", "over 10", *NEAR]),
+        ("kitti-distance", KITTI, ["up to 8 m", "no vehicle", "8 to 20 m"] * 2),
+        ("dsprites-location", DSPRITES, [f"column {i}" for i in (0, 0, 1, 8, 8, 9, 9)]),
+        ("dsprites-orientation", DSPRITES, [f"angle {i}" for i in (15, 15, 14, 9, 8, 8, 8)]),
+        ("smallnorb-azimuth", SMALLNORB, [*"0120156789"]),
+        ("smallnorb-elevation", SMALLNORB, [*"0120156780"]),
+    ],
+)
+def test_tasks_are_read_from_the_features_of_their_data_sets(prepare_tfds, task, images, classes):
+    name = task.partition("-")[0]
+    make, splits = EXAMPLES[name]
+    prepare_tfds(name, **{split: [*map(make, numbers)] for split, numbers in splits.items()})
+    source = open_source(f"vtab:{task}")
+    assert shades(source) == images
+    assert [source.labels[i] for i in source.targets] == classes
+    parts = [indices.tolist() for indices in source.splits.values()]
+    assert parts == [[0, 1, 2], [3, 4], [*range(5, len(images))]]
+    assert [*source.splits] == ["train", "validation", "test"]
+    size = Preprocessing(*source.image(0).shape[:2])
+    ((batch, _),) = evaluation_batches(source, np.arange(2), size, 2)
     np.testing.assert_array_equal(batch, [source.image(i) for i in range(2)])
-    turned = open_source("vtab:dsprites-orientation")
-    assert turned.targets[:3].tolist() == [15, 15, 14]  # 39, 38 and 37 of 40
-
-
-def test_the_test_split_of_smallnorb_is_divided(prepare_tfds):
-    other = {"image2": shade(0, (96, 96, 1)), "label_category": 0, "instance": 0}
-
-    def examples(first, count):
-        return [
-            {
-                "image": shade(first + i, (96, 96, 1)), "label_elevation": i % 9,
-                "label_azimuth": i % 18, "label_lighting": 0, **other,
-            }
-            for i in range(count)
-        ]  # fmt: skip
-
-    prepare_tfds("smallnorb", train=examples(0, 5), test=examples(100, 10))
-    source = open_source("vtab:smallnorb-azimuth")
-    assert shades(source) == [0, 1, 2, 100, 101, 105, 106, 107, 108, 109]
-    assert len(source.labels) == 18
-    assert open_source("vtab:smallnorb-elevation").targets[-1] == 0  # the tenth of nine
 
 
 def test_every_task_says_how_its_images_are_prepared(refused, monkeypatch, tmp_path):
