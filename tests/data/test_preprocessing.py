@@ -121,27 +121,22 @@ def test_grey_and_transparent_arrays_are_treated_like_files(tmp_path, rng):
         np.testing.assert_array_equal(preprocess(shapes[-1][None], PREPROCESSING), expected)
 
 
-def test_numbers_of_any_type_are_rounded_levels(rng):
-    levels = rng.integers(0, 256, (3, 20, 30, 3))
-    expected = preprocess(levels.astype(np.uint8), PREPROCESSING)
-    for kind in (np.int64, np.int32, np.uint16, np.float16, np.float32, np.float64):
-        np.testing.assert_array_equal(preprocess(levels.astype(kind), PREPROCESSING), expected)
-    halves = np.full((4, 4, 3), 2.5, np.float32)  # to the even level
-    for pixels, level in ((halves, 2), (halves + 1, 4), (0 * halves, 0)):
-        expected = preprocess(np.full((4, 4, 3), level, np.uint8), PREPROCESSING)
-        np.testing.assert_array_equal(preprocess(pixels, PREPROCESSING), expected)
-
-
-def test_accepts_tensors_of_any_library(rng):
+def test_numbers_of_any_type_and_library_are_rounded_levels(rng):
     pixels = rng.integers(0, 256, (2, 20, 30, 3)).astype(np.uint8)
     expected = preprocess(pixels, PREPROCESSING)
     # torch's tensors on a GPU with gradients have no `__array__`.
     of_torch = SimpleNamespace(detach=lambda: SimpleNamespace(cpu=lambda: pixels))
-    for batch in (tf.constant(pixels), of_torch, keras.ops.array(pixels)):
+    kinds = (np.int64, np.int32, np.uint16, np.float16, np.float32, np.float64)
+    arrays = [pixels.astype(kind) for kind in kinds]
+    for batch in (*arrays, tf.constant(pixels), of_torch, keras.ops.array(pixels)):
         actual = preprocess(batch, PREPROCESSING)
         assert isinstance(actual, np.ndarray)
         np.testing.assert_array_equal(actual, expected)
     np.testing.assert_array_equal(preprocess([tf.constant(pixels[0])], PREPROCESSING), expected[:1])
+    halves = np.full((4, 4, 3), 2.5, np.float32)  # to the even level
+    for pixels, level in ((halves, 2), (halves + 1, 4), (0 * halves, 0)):
+        expected = preprocess(np.full((4, 4, 3), level, np.uint8), PREPROCESSING)
+        np.testing.assert_array_equal(preprocess(pixels, PREPROCESSING), expected)
 
 
 @pytest.mark.parametrize(
