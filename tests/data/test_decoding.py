@@ -5,15 +5,15 @@ operations decode JPEG and PNG to the same pixels, with the same limits.
 """
 
 import io
+import multiprocessing
 import os
 import re
+import resource
 import struct
-import subprocess
-import sys
 import time
 import warnings
 import zlib
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -225,30 +225,29 @@ def test_bands_give_the_pixels_of_the_whole_picture(rng, monkeypatch, mode):
     np.testing.assert_array_equal(decoding.to_rgb(image), whole)
 
 
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def memory_of_decoding(path, by, number):
+    """The bytes that it takes in a process in which nothing was decoded before."""
+    read = tf.function(lambda x: tf_preprocessing.read_valid_pictures(x, Preprocessing(32, 32)))
+    read(tf.constant([b""]))
+    before = peak()
+    if by == "Pillow":
+        decode_image(path)
+    else:
+        assert read(tf.constant([path.read_bytes()] * number))[1].numpy().all()
+    return peak() - before
+
+
 @pytest.mark.soak(of="fuzz")
 @pytest.mark.parametrize(("by", "number"), [("Pillow", 1), ("TensorFlow", 1), ("TensorFlow", 3)])
 def test_decoding_needs_the_memory_that_is_stated(tmp_path, by, number):
     Image.new("RGBA", (8000, 8000), (1, 2, 3, 4)).save(tmp_path / "a.png", compress_level=1)
-    code = """
-import pathlib, resource, sys
-import tensorflow as tf
-from keras_vit import Preprocessing
-from keras_vit.data import decoding, tf_preprocessing
-
-path, number = pathlib.Path(sys.argv[1]), int(sys.argv[3])
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-read = tf.function(lambda x: tf_preprocessing.read_valid_pictures(x, Preprocessing(32, 32)))
-read(tf.constant([b""]))
-before = peak()
-if sys.argv[2] == "Pillow":
-    image = decoding.decode_image(path)
-else:
-    assert read(tf.constant([path.read_bytes()] * number))[1].numpy().all()
-print(peak() - before)
-"""
-    command = [sys.executable, "-c", code, tmp_path / "a.png", by, str(number)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert int(done.stdout) < {"Pillow": 10, "TensorFlow": 12}[by] * 8000 * 8000
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        taken = pool.submit(memory_of_decoding, tmp_path / "a.png", by, number).result()
+    assert taken < {"Pillow": 10, "TensorFlow": 12}[by] * 8000 * 8000
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"])
