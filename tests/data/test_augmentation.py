@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image, ImageEnhance, ImageOps
+from scipy.ndimage import gaussian_filter
 
 from keras_vit import Preprocessing, UsageError
 from keras_vit.data import AUGMENTATIONS, colour, geometry, mixing, randaugment
@@ -71,12 +72,7 @@ def test_autocontrast_is_pillows_up_to_rounding(image):
 @pytest.mark.parametrize("radius", [0.1, 0.8, 2.0])
 def test_the_blur_is_a_gaussian(image, radius):
     actual = np.asarray(colour.gaussian_blur(tf.constant(image), radius))
-    places = np.arange(-9, 10)
-    weights = np.exp(-0.5 * (places / radius) ** 2)
-    weights /= weights.sum()
-    expected = np.pad(image.astype(float), ((9, 9), (9, 9), (0, 0)), mode="edge")
-    for axis in (0, 1):
-        expected = np.apply_along_axis(np.convolve, axis, expected, weights, "valid")
+    expected = gaussian_filter(image.astype(float), (radius, radius, 0), mode="nearest", radius=9)
     assert (actual.dtype, actual.shape) == (np.uint8, expected.shape)
     assert np.abs(actual - expected).max() <= 1.5
 
@@ -162,15 +158,14 @@ def test_deits_randaugment_has_no_cutout_and_moves_by_a_tenth(monkeypatch):
     assert seen == moves
 
 
+@pytest.mark.parametrize("image", ["smooth", "noise"], indirect=True)
 def test_three_augment_makes_one_of_three_changes(image):
-    results, image = [], tf.constant(image)
-    expected = colour.grey(image), colour.solarize(image)
+    seen, expected = np.zeros(3, int), (colour.grey(image), colour.solarize(image))
     for seed in range(30):
-        result = np.asarray(colour.three_augment(image, tf.constant([seed, 0]), 0.0))
+        result = np.asarray(colour.three_augment(tf.constant(image), tf.constant([seed, 0]), 0.0))
         matches = [differences(result, each).max() <= 1 for each in expected]
-        results.append(matches.index(True) if any(matches) else 2)
-    if len(np.unique(image)) > 40:  # the changes can be told apart
-        assert np.bincount(results, minlength=3).min() >= 4
+        seen[matches.index(True) if any(matches) else 2] += 1
+    assert seen.min() >= 4
 
 
 def test_the_colour_jitter_stays_in_its_range():
