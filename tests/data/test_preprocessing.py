@@ -205,13 +205,6 @@ def test_without_a_crop_the_whole_image_is_stretched():
     np.testing.assert_array_equal(actual, np.repeat([[-1] * 4 + [1] * 4], 8, axis=0))
 
 
-def test_the_width_is_always_resized_before_the_height(rng):
-    image = Image.fromarray(rng.integers(0, 256, (300, 90, 3)).astype(np.uint8))
-    expected = image.resize((64, 300), Image.Resampling.BILINEAR)
-    expected = expected.resize((64, 48), Image.Resampling.BILINEAR)
-    np.testing.assert_array_equal(resize(image, Preprocessing(48, 64)), expected)
-
-
 @pytest.mark.parametrize("size", [(333, 500), (7, 3), (1000, 17)])
 def test_a_crop_of_one_stays_inside_the_image(size):
     image = Image.fromarray(np.zeros((*size, 3), np.uint8))

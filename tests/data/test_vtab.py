@@ -19,11 +19,10 @@ def shade(i, shape=(8, 10, 3)):
     return np.full(shape, i, np.uint8)
 
 
-# The number of objects of CLEVR's images and the distance of the nearest, by the image.
-OBJECTS = {
-    0: (3, 8.0), 1: (4, 8.01), 2: (5, 9.0), 18: (10, 10.0), 19: (6, 10.1), 100: (3, 7.9),
-    101: (4, 8.5), 102: (5, 9.01),
-}  # fmt: skip
+CLEVR = [0, 1, 2, 18, 19, 100, 101, 102]  # 3 at first, 2 after 90%, and those of another split
+COUNTS = (3, 4, 5, 10, 6, 3, 4, 5)
+DISTANCES = (8.0, 8.01, 9.0, 10.0, 10.1, 7.9, 8.5, 9.01)  # of the nearest object
+OBJECTS = dict(zip(CLEVR, zip(COUNTS, DISTANCES, strict=True), strict=True))
 # The types and distances of KITTI's objects; 0 to 2 are vehicles.
 TRAFFIC = [[(0, 8.0)], [(3, 5.0)], [(3, 2.0), (2, 20.0), (1, 30.0)], [(1, 20.1)], [], [(2, 8.1)]]
 
@@ -80,7 +79,6 @@ EXAMPLES = {
 }
 NEAR = ["up to 8", "8 to 8.5", "8.5 to 9", "9.5 to 10", "over 10"]
 FAR = ["up to 8 m", "no vehicle", "8 to 20 m", "over 20 m", "no vehicle", "8 to 20 m"]
-CLEVR = [0, 1, 2, 18, 19, 100, 101, 102]  # 3 at first, 2 after 90%
 KITTI = [0, 1, 2, 3, 4, 5]
 DSPRITES = [0, 255, 0, 0, 255, 0, 255]  # of the images 0, 1, 2, 16 to 19
 SMALLNORB = [0, 1, 2, 100, 101, 105, 106, 107, 108, 109]
@@ -89,7 +87,7 @@ SMALLNORB = [0, 1, 2, 100, 101, 105, 106, 107, 108, 109]
 @pytest.mark.parametrize(
     ("task", "images", "classes"),
     [
-        ("clevr-count", CLEVR, [f"{count} objects" for count in (3, 4, 5, 10, 6, 3, 4, 5)]),
+        ("clevr-count", CLEVR, [f"{count} objects" for count in COUNTS]),
         ("clevr-distance", CLEVR, [*NEAR, "up to 8", "8 to 8.5", "9 to 9.5"]),
         ("kitti-distance", KITTI, FAR),
         ("dsprites-location", DSPRITES, [f"column {i}" for i in (6, 6, 7, 14, 14, 15, 15)]),

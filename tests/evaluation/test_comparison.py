@@ -49,7 +49,7 @@ def test_a_row_is_the_mean_of_the_seeds_of_a_model_and_fraction():
     assert one[2:4] == ["1", "30.00%"]  # without a deviation
 
 
-def test_a_training_that_diverged_is_named_and_the_others_are_compared(tmp_path):
+def test_a_run_that_diverged_is_named_and_the_others_are_compared(tmp_path):
     about = {"name": "x", "fraction": 0.1, "images": 10, "diverged": "the loss is nan"}
     bad = [{**about, "model": "BiT-B", "seed": 2}, {**about, "model": "R-C", "seed": 0}]
     _, rows = summary([*RESULTS, *bad])

@@ -176,7 +176,9 @@ def test_the_page_has_every_part(evaluated, parsed):
     assert [image.get("class") for image in actual.images[:4]] == ["plot"] * 3 + [None]
 
 
-def page_of(report, **values):
+def page_of(label, **values):
+    """The page of a report on one image of one class."""
+    report = evaluation.classification_report(np.array([0]), np.array([0]), (label,))
     nothing = {
         "title": "", "facts": {}, "curves": {}, "confusion": None, "mistakes": (), "pictures": (),
         "attention": (), "layers": (), "exports": None,
@@ -184,15 +186,11 @@ def page_of(report, **values):
     return rendered("evaluation/report.html.j2", **{**nothing, "report": report, **values})
 
 
-ONE_CLASS = evaluation.classification_report(np.array([0]), np.array([0]), ("a",))
-
-
 def test_page_escapes_what_comes_from_folders(parsed):
     label = '<script>alert("x")</script>'
-    report = evaluation.classification_report(np.array([0]), np.array([0]), (label,))
     mistakes = [evaluation.Mistake(f"{label}/1.jpg", label, label, 1.0)]
     text = page_of(
-        report, title=label, facts={label: label}, mistakes=mistakes, pictures=[b""],
+        label, title=label, facts={label: label}, mistakes=mistakes, pictures=[b""],
         attention=[(b"", b"", label, label)], curves={label: b""},
     )  # fmt: skip
     page = parsed(text)
@@ -202,9 +200,9 @@ def test_page_escapes_what_comes_from_folders(parsed):
 
 def test_exports_and_mistakes_are_shown_where_there_are_any(parsed):
     row = TableRow("int8", 2048, accuracy=0.98, agreement=0.99, max_difference=0.1, latency_ms=1.5)
-    text = page_of(ONE_CLASS, exports=Table("x86_64", 5, [row]))
+    text = page_of("a", exports=Table("x86_64", 5, [row]))
     assert {"int8", "98.00%", "99.00%", "2", "1.50"} <= set(parsed(text).text.split())
-    empty = page_of(ONE_CLASS)
+    empty = page_of("a")
     assert "Exports" not in empty
     assert "None of the held-out images" in empty  # is wrong
 

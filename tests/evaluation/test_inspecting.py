@@ -1,5 +1,7 @@
 """Every kind of model can be inspected, at any size, a batch and a block at a time."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -35,7 +37,7 @@ def photos(rng):
 @pytest.mark.flavours
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_of_vit_is_inspected(name, randomised, photos):
-    model = randomised(built(name))
+    model = randomised(built(name, dropout=0.5, attention_dropout=0.5, drop_path=0.5))
     found = evaluation.inspect_model(model, photos)
     rows, columns = model.grid
     assert (found.filters is None) == (found.root_filters is not None) == (name == "hybrid")
@@ -47,12 +49,12 @@ def test_every_kind_of_vit_is_inspected(name, randomised, photos):
     assert found.pictures.shape == (3, rows * stride, columns * stride, 3)
     assert found.rollout.shape == (3, rows, columns)
     assert found.heads.shape == (3, 3, rows, columns)
-    assert found.features.colours.shape == (3, rows, columns, 3)
     assert (found.distance.shape, found.distance_images, found.block) == ((2, 3), 3, 2)
     inputs = keras_vit.preprocess(photos, model)
-    names = ("attention_0", "attention_1")
-    scores = model.intermediates(*names)(inputs, training=False)
-    scores = np.stack([np.asarray(scores[each]) for each in names])
+    names = ("attention_0", "attention_1", "encoded")
+    parts = model.intermediates(*names)(inputs, training=False)
+    *scores, encoded = (np.asarray(parts[each]) for each in names)
+    scores = np.stack(scores)
     expected = evaluation.attention_distance(scores, model.grid, stride).mean(axis=1)
     np.testing.assert_allclose(found.distance, expected, atol=1e-4)
     maps = evaluation.rollout(scores, model.spec.prefix_tokens).reshape(-1, *model.grid)
@@ -60,18 +62,9 @@ def test_every_kind_of_vit_is_inspected(name, randomised, photos):
         np.testing.assert_allclose(actual, maps, rtol=0, atol=1e-5)
     heads = evaluation.head_maps(scores[1], model.grid)
     np.testing.assert_allclose(found.heads, heads, atol=1e-5)
-
-
-@pytest.mark.flavours
-@pytest.mark.parametrize("name", ["distilled", "relative"])
-def test_blocks_compute_what_the_model_computes(name, randomised, pictures):
-    model = randomised(built(name, dropout=0.5, attention_dropout=0.5, drop_path=0.5))
-    inputs = pictures(2, model.image_size)
-    names = [f"{kind}_{i}" for i in range(2) for kind in ("attention", "encoderblock")]
-    expected = model.intermediates(*names)(inputs, training=False)
-    for i, (scores, tokens) in enumerate(attention_scores.each_block(model, inputs)):
-        np.testing.assert_allclose(scores, np.asarray(expected[f"attention_{i}"]), atol=1e-6)
-        np.testing.assert_allclose(tokens, np.asarray(expected[f"encoderblock_{i}"]), atol=1e-5)
+    patches = encoded[:, model.spec.prefix_tokens :].reshape(3, rows, columns, -1)
+    colours = evaluation.patch_pca(patches).colours
+    np.testing.assert_allclose(found.features.colours, colours, atol=1e-3)
 
 
 @pytest.mark.flavours
@@ -114,11 +107,8 @@ def test_images_are_read_a_batch_at_a_time(randomised, photos, monkeypatch):
 
 
 def test_the_largest_models_are_walked_one_image_at_a_time():
-    class Model:
-        spec = keras_vit.ViTSpec(8, 768, 12, 12, 3072)
-        grid = (48, 48)
-
-    assert attention_scores.images_at_once(Model) == 1
+    model = SimpleNamespace(spec=keras_vit.ViTSpec(8, 768, 12, 12, 3072), grid=(48, 48))
+    assert attention_scores.images_at_once(model) == 1
 
 
 def test_a_resnet_has_filters_and_features(randomised, photos):
