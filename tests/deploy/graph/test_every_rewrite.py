@@ -131,19 +131,14 @@ def test_the_verbs_in_float64_give_the_outputs_of_the_reference(reference):
     np.testing.assert_allclose(outputs, expected, atol=2e-5, rtol=0)
 
 
-def outputs_of_graph(model, images, rewrites):
-    output = "logits" if model.num_classes else "features"
-    options = GraphOptions(output=output, batch=None, rewrites=frozenset(rewrites))
-    graph = InferenceGraph(
-        model.spec, parameters_of(model), model.image_size, model.preprocessing, options
-    )
-    return forward(prepare(graph), images).numpy()
-
-
 def test_every_set_of_rewrites_gives_them_too(reference):
     model, images, expected, _ = reference
+    output, how = "logits" if model.num_classes else "features", model.preprocessing
     for count in range(len(PASSES) + 1):
         for rewrites in itertools.combinations(PASSES, count):
-            found = outputs_of_graph(model, images, rewrites)
+            options = GraphOptions(output=output, batch=None, rewrites=rewrites)
+            weights = parameters_of(model)
+            graph = InferenceGraph(model.spec, weights, model.image_size, how, options)
+            found = forward(prepare(graph), images).numpy()
             error = np.abs(found - expected).max() / np.abs(expected).max()
             assert error < 1e-5, (rewrites, error)
