@@ -11,6 +11,7 @@ import pytest
 import keras_vit
 from keras_vit import deploy
 from keras_vit._keras import keras
+from keras_vit.data import digits
 from keras_vit.deploy.precisions import PRODUCTS
 from keras_vit.deploy.resolve import resolve
 from keras_vit.models.pretrained import model_class
@@ -101,6 +102,14 @@ def sample(trained_like, pictures):
     expected = np.asarray(model(images[:16], training=False))
     converter = deploy.Converter(resolve(model), deploy.PRECISIONS, images[16:])
     return Sample(model, images[:16], expected, converter)
+
+
+@pytest.fixture
+def trained(sample):
+    """The sample with digits as its pictures, half of them for training."""
+    source, places = digits(), np.arange(128)
+    about = (lambda: sample.model, "ViT-Test", source.labels, sample.model.preprocessing)
+    return deploy.TrainedModel(*about, source, places[::2], places[1::2], labelled=True)
 
 
 @pytest.fixture(scope="session")
