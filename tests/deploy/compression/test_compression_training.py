@@ -24,6 +24,7 @@ __test__ = LEGACY  # tensorflow-model-optimization works on tf_keras alone
 
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=32, depth=1, num_heads=4, mlp_dim=48)
 MEAN = dataclasses.replace(SPEC, pooling="gap")
+PRUNE = Compression("prune")
 
 
 @pytest.fixture
@@ -40,18 +41,15 @@ def images(rng):
 def train(model, images):
     """Compresses: (wrapped model, what came of it)."""
 
+    def steps(wrapped, callbacks):
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        wrapped.compile(keras.optimizers.Adam(1e-3), loss, run_eagerly=True)  # no tracing
+        wrapped.fit(images, np.arange(24) % 10, 8, 2, verbose=0, callbacks=callbacks)
+
     def run(method, quantize="none", **settings):
-        trained = []
-
-        def steps(wrapped, callbacks):
-            trained.append(wrapped)
-            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-            wrapped.compile(keras.optimizers.Adam(1e-3), loss, run_eagerly=True)  # no tracing
-            wrapped.fit(images, np.arange(24) % 10, 8, 2, verbose=0, callbacks=callbacks)
-
-        wanted = Compression(method, quantize, **settings)
-        made = compression.compress(model, wanted, steps, 6)
-        return trained[-1], made
+        trained = Mock(side_effect=steps)
+        made = compression.compress(model, Compression(method, quantize, **settings), trained, 6)
+        return trained.call_args.args[0], made
 
     return run
 
@@ -64,9 +62,8 @@ def kernels(model):
 @pytest.mark.soak(of="compression")
 def test_pruning_gives_the_requested_fraction_or_pattern_of_zeros(train, images):
     wrapped, made = train("prune", sparsity=0.75)
-    np.testing.assert_allclose(
-        deploy.predict(made.model, images), deploy.predict(wrapped, images), atol=1e-5
-    )
+    scores = deploy.predict(made.model, images)
+    np.testing.assert_allclose(scores, deploy.predict(wrapped, images), atol=1e-5)
     for path, kernel in kernels(made.model).items():
         assert (kernel == 0).mean() == pytest.approx(0.75, abs=1e-3), path
     _, made = train("prune", pattern="2:4")
@@ -78,9 +75,8 @@ def test_pruning_gives_the_requested_fraction_or_pattern_of_zeros(train, images)
 @pytest.mark.soak(of="compression")
 def test_clustering_gives_the_requested_values_and_keeps_zeros_in_the_file(train, images):
     wrapped, made = train("prune+cluster", clusters=5)
-    np.testing.assert_allclose(
-        deploy.predict(made.model, images), deploy.predict(wrapped, images), atol=1e-5
-    )
+    scores = deploy.predict(made.model, images)
+    np.testing.assert_allclose(scores, deploy.predict(wrapped, images), atol=1e-5)
     assert {len(np.unique(kernel)) for kernel in kernels(made.model).values()} == {5}
     found = compression.summary(compressed_file(made))
     assert {kernel["distinct"] for kernel in found["kernels"]} == {5}
@@ -116,18 +112,15 @@ def test_fixed_ranges_are_those_of_training(train, images):
         [tensor["quantization"] for tensor in deploy.Runner(f).interpreter.get_tensor_details()]
         for f in (content, measured)
     )
-    for operator in graph.operators:
-        if operator.name == "FULLY_CONNECTED":
-            tensors = operator.inputs[0], operator.outputs[0]
-            for tensor, (low, high) in zip(
-                tensors, made.ranges[graph.layer(operator)], strict=True
-            ):
-                assert low < 0 < high
-                scale = (high - low) / 255
-                assert 0.8 < stored[tensor][0] / usual[tensor][0] < 1.25
-                point = pytest.approx(-128 - low / scale, abs=0.51)
-                if stored[tensor] != (pytest.approx(scale, rel=1e-5), point):
-                    others.append(graph.written(operator)[0].name)
+    for operator in (each for each in graph.operators if each.name == "FULLY_CONNECTED"):
+        tensors = operator.inputs[0], operator.outputs[0]
+        for tensor, (low, high) in zip(tensors, made.ranges[graph.layer(operator)], strict=True):
+            assert low < 0 < high
+            scale = (high - low) / 255
+            assert 0.8 < stored[tensor][0] / usual[tensor][0] < 1.25
+            point = pytest.approx(-128 - low / scale, abs=0.51)
+            if stored[tensor] != (pytest.approx(scale, rel=1e-5), point):
+                others.append(graph.written(operator)[0].name)
     assert others == ["patch_encoder/projection/MatMul1"]  # its bias goes into the positions
     found, expected = deploy.Runner(content).predict(images), deploy.predict(wrapped, images)
     assert np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
@@ -156,26 +149,19 @@ def test_all_but_the_norms_learn(train, model, method):
 def test_wrapping_and_unwrapping_changes_nothing(randomised, rng, fields):
     from keras_vit.deploy.compression import stages
 
-    spec = dataclasses.replace(SPEC, **fields)
-    model = randomised(keras_vit.ViT(spec, 5, 32))
-    images = rng.uniform(-1, 1, (2, 32, 32, 3)).astype(np.float32)
-    wrapped = []
-    wanted = Compression("prune")
-    back, _ = stages.train_stage(
-        "prune", model, lambda m, callbacks: wrapped.append(m), wanted, 1, keep_zeros=False
-    )
+    model = randomised(keras_vit.ViT(dataclasses.replace(SPEC, **fields), 5, 32))
+    images, train = rng.uniform(-1, 1, (2, 32, 32, 3)).astype(np.float32), Mock()
+    back, _ = stages.train_stage("prune", model, train, PRUNE, 1, keep_zeros=False)
+    wrapped, _ = train.call_args.args
     expected = deploy.predict(model, images)
-    np.testing.assert_allclose(deploy.predict(wrapped[0], images), expected, atol=1e-5)
+    np.testing.assert_allclose(deploy.predict(wrapped, images), expected, atol=1e-5)
     np.testing.assert_array_equal(deploy.predict(back, images), expected)
 
 
 @pytest.mark.soak(of="compression")
 def test_fine_tuning_is_reproducible_and_reports_its_progress():
-    reports = []
-    tune = FineTuning(
-        *(digits(), np.arange(200), keras_vit.Preprocessing(16, 16), 12, 8, 1e-3, "shift"),
-        report=lambda *figures: reports.append(figures),
-    )
+    how, report = keras_vit.Preprocessing(16, 16), Mock()
+    tune = FineTuning(digits(), np.arange(200), how, 12, 8, 1e-3, "shift", report=report)
     layers = keras.Input((16, 16, 3)), keras.layers.Flatten(), keras.layers.Dense(10)
     model = keras.Sequential(layers)
     start, found = model.get_weights(), []
@@ -185,6 +171,7 @@ def test_fine_tuning_is_reproducible_and_reports_its_progress():
         found.append(model.get_weights()[0])
     np.testing.assert_array_equal(*found)
     assert np.abs(found[0] - start[0]).max() > 1e-3
+    reports = [call.args for call in report.call_args_list]
     assert [step for step, _, _ in reports] == 2 * [2, 4, 6, 8, 10, 12]
     assert reports[:6] == reports[6:]
 
@@ -194,28 +181,22 @@ def test_fine_tuning_begins_with_the_loss_of_the_trained_model(model):
     inputs, targets = load(source, indices, model.preprocessing)
     logits = deploy.predict(model, inputs).astype(np.float64)
     logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    reports = []
-    tune = FineTuning(
-        *(source, indices, model.preprocessing, 1, 40, 0.0),
-        jit=False,
-        report=lambda *figures: reports.append(figures),
-    )
+    report = Mock()
+    tune = FineTuning(source, indices, model.preprocessing, 1, 40, 0.0, jit=False, report=report)
     tune(model, [])
-    ((_, loss, accuracy),) = reports
+    ((_, loss, accuracy),) = [call.args for call in report.call_args_list]
     assert loss == pytest.approx(-logs[np.arange(40), targets].mean(), rel=1e-4)
     assert accuracy == pytest.approx((logits.argmax(-1) == targets).mean())
 
 
 @pytest.mark.soak(of="compression")
 def test_divergence_stops(model):
-    tune = FineTuning(
-        *(digits(), np.arange(50), keras_vit.Preprocessing(16, 16), 9, 8, 1e30), jit=False
-    )
+    how = keras_vit.Preprocessing(16, 16)
+    tune = FineTuning(digits(), np.arange(50), how, 9, 8, 1e30, jit=False)
     with pytest.raises(RefusedError, match="diverged at step .*lower learning_rate"):
         tune(model, [])
 
 
-PRUNE = Compression("prune")
 NEVER = Mock(steps=1, side_effect=AssertionError("something was trained"))
 
 
@@ -229,9 +210,8 @@ def test_compressions_that_diverge_or_lose_too_much_are_not_written(trained_run,
 
     training = Mock(steps=1, side_effect=diverge_then_confuse)
     wanted, given = [PRUNE, Compression("cluster")], deploy.of_run(trained_run.path)
-    record = compression.compress_bundles(
-        given, wanted, training, tmp_path, max_drop=5.0, images=60
-    )
+    limits = {"max_drop": 5.0, "images": 60}
+    record = compression.compress_bundles(given, wanted, training, tmp_path, **limits)
     assert list(record["refused"]) == ["prune-float32", "cluster-float32"]
     assert record["refused"]["prune-float32"] == "the fine-tuning diverged."
     assert "may lose 5 points of accuracy. Received: " in record["refused"]["cluster-float32"]
