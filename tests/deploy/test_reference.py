@@ -38,14 +38,8 @@ assert jax.config.jax_default_matmul_precision is None
 
 
 def printed(script, **environment) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    command, whole = [sys.executable, "-c", script], os.environ | environment
+    return subprocess.check_output(command, text=True, env=whole).split()
 
 
 @pytest.mark.slow

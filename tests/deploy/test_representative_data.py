@@ -1,4 +1,4 @@
-"""Representative data in its forms: it covers all classes, and no image serves two purposes."""
+"""Chosen images cover all classes, and none serves two purposes, whatever form data has."""
 
 import itertools
 import re
@@ -8,7 +8,9 @@ import pytest
 
 import keras_vit
 from keras_vit import UsageError, deploy
+from keras_vit.data.preprocessing import normalise
 from keras_vit.deploy.representative_data import samples_of
+from keras_vit.deploy.sampling import coarse_noise, spread, to_pixels
 
 PREPROCESSING = keras_vit.Preprocessing(16, 24)
 CLASSES = np.arange(300) // 60
@@ -107,11 +109,6 @@ def test_labels_may_be_those_that_keras_takes_for_one_logit(images, shape, dtype
     assert found.dtype == np.int64
 
 
-def with_nan(images):
-    images[3, 2, 1, 0] = np.nan
-    return images
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -119,7 +116,7 @@ def with_nan(images):
         (lambda x: (x, np.zeros((20, 5))), "Received: float64 (20, 5); leave them out if there"),
         (lambda x: np.repeat(x, 2, axis=1), "Received: float32 (20, 32, 24, 3); use keras_vit.pre"),
         (lambda x: (x * 127 + 127).astype(np.uint8), "Received: uint8 (20, 16, 24, 3); use keras_"),
-        (with_nan, "representative_data must be finite"),
+        (lambda x: np.concatenate([x, np.nan * x[:1]]), "representative_data must be finite"),
         (lambda x: 127.5 * x + 127.5, "representative_data must be preprocessed"),
         (lambda x: [127.5 * x + 127.5], "representative_data must be preprocessed"),
         (lambda x: x / 2 + 0.5, "representative_data must be preprocessed"),
@@ -134,6 +131,43 @@ def test_other_data_is_refused(inputs, change, message):
 def test_images_may_be_what_another_preprocessing_gives(inputs):
     fractions = inputs / 2 + 0.5
     unit = keras_vit.Preprocessing(16, 24, mean=0, scale=255)
-    np.testing.assert_array_equal(
-        divided(fractions, "none", preprocessing=unit).compared.inputs, fractions
-    )
+    found = divided(fractions, "none", preprocessing=unit).compared.inputs
+    np.testing.assert_array_equal(found, fractions)
+
+
+@pytest.mark.parametrize(
+    "classes", [np.repeat(range(10), 30), np.tile(range(10), 30)], ids=["sorted", "in turn"]
+)
+def test_all_classes_are_covered_in_their_proportions_or_if_they_are_unknown(classes):
+    for count in (10, 30, 100):
+        chosen = spread(count, 300, classes)
+        assert np.bincount(classes[chosen], minlength=10).tolist() == [count // 10] * 10
+    # Taking every thirtieth image would give a single class.
+    assert len(set(classes[spread(30, 300)])) >= 8
+    assert len(set(classes[spread(100, 300)])) == 10
+
+
+def test_no_image_is_chosen_twice_and_the_choice_is_reproducible():
+    for count, total in ((1, 1), (3, 7), (7, 7), (9, 7), (0, 7), (5, 0)):
+        chosen = spread(count, total)
+        assert len(set(chosen.tolist())) == len(chosen) == min(count, total)
+        assert (np.diff(chosen) > 0).all()
+        np.testing.assert_array_equal(spread(count, total), chosen)
+    assert (spread(100, 300, seed=1) != spread(100, 300)).any()
+
+
+def test_coarse_noise_is_made_of_blocks_and_differs_between_images():
+    noise = coarse_noise(16, (16, 24, 3))
+    assert noise.shape == (16, 16, 24, 3)
+    assert (noise[:, :4, :6] == noise[:, :1, :1]).all()
+    assert noise.mean(axis=(1, 2, 3)).std() > 0.02
+    assert coarse_noise(2, (3, 2, 1)).shape == (2, 3, 2, 1)
+
+
+def test_to_pixels_inverts_the_preprocessing(rng):
+    how = keras_vit.Preprocessing(16, 24, mean=(120.0, 110.0, 100.0), scale=(60.0, 50.0, 70.0))
+    pixels = rng.integers(0, 256, (2, 16, 24, 3), np.uint8)
+    inputs = normalise(pixels, how)
+    np.testing.assert_array_equal(to_pixels(inputs, how), pixels)
+    assert to_pixels(inputs * 10, how).dtype == np.uint8  # clipped, not wrapped
+    assert to_pixels(np.full((1, 1, 1, 3), 9.0), how).tolist() == [[[[255] * 3]]]

@@ -13,7 +13,6 @@ from ai_edge_quantizer import model_modifier
 
 import keras_vit
 from keras_vit import _quiet
-from keras_vit.deploy.convert import quantize
 from keras_vit.evaluation import plots
 
 PRECISIONS = ("none", "float16", "dynamic", "int8", "int16x8", "int4", "int8", "dynamic")
@@ -27,9 +26,8 @@ def streams():
 def test_eight_threads_give_the_bytes_of_one_and_leave_the_process_as_it_was(sample, tmp_path):
     data = np.concatenate([sample.images, sample.converter.calibration])
 
-    def export(i, folder):
-        path = tmp_path / folder / f"{i}.tflite"
-        path.parent.mkdir(exist_ok=True)
+    def export(i, name):
+        path = tmp_path / f"{name}-{i}.tflite"
         keras_vit.export_tflite(sample.model, path, PRECISIONS[i], data)
         return path.read_bytes()
 
@@ -55,19 +53,12 @@ def test_quantising_neither_prints_nor_redirects_what_others_print(
 
     # Another test in this process may have called a command.
     monkeypatch.setattr(_quiet, "_is_own_process", False)
-    content, before = sample.file("none"), streams()
+    monkeypatch.setattr(threading, "active_count", lambda: 2)
+    before, images = streams(), sample.converter.calibration
     monkeypatch.setattr(model_modifier.ModelModifier, "modify_model", watched)
-    ended = threading.Event()
-    other = threading.Thread(target=ended.wait)
-    other.start()
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        row, ranges = keras_vit.deploy.precision_of(precision), None
-        if row.calibrated:
-            ranges = quantize.measured_ranges(content, row, sample.converter.calibration)
-        quantize.quantized(content, row, ranges)
-    ended.set()
-    other.join()
+        keras_vit.deploy.to_tflite(sample.model, precision, images)
     assert seen == [before]
     assert capfd.readouterr().out == ""
 
