@@ -1,10 +1,10 @@
 """Files on GPUs and in half precision: what is run, what is reported, and what is refused."""
 
 import dataclasses
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from ai_edge_litert.interpreter import Interpreter
 
 import keras_vit
 from keras_vit import deploy
@@ -14,9 +14,9 @@ from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.judge.gpu import NOT_ASKED, judge_on_gpu
 from keras_vit.deploy.judge.judged_file import judge_half_precision
 from keras_vit.deploy.judge.layer_differences import block_ends
-from keras_vit.tflite.compiled_model import GpuOutputs, predict_in_half_precision, run_on_gpu
+from keras_vit.tflite.compiled_model import GpuOutputs, run_on_gpu
 from keras_vit.tflite.flatbuffer import read_graph
-from keras_vit.tflite.float16_emulation import Emulated
+from keras_vit.tflite.float16_emulation import Emulated, emulate
 
 
 def cpu_as_gpu(change=lambda graph, scores: scores):
@@ -57,10 +57,8 @@ def test_the_first_wrong_block_of_a_wrong_file_is_named(sample):
 
 
 def test_a_refused_file_keeps_the_reason_and_the_device(sample):
-    def refuse(content, inputs, limit_s):
-        raise RefusedError("Test GPU: the accelerator does not take GATHER_ND")
-
-    found = judged(sample, refuse, "int8")
+    refusal = RefusedError("Test GPU: the accelerator does not take GATHER_ND")
+    found = judged(sample, Mock(side_effect=refusal), "int8")
     assert (found.device, found.images, found.half_precision) == ("Test GPU", 0, ())
     assert found.problem == "the accelerator does not take GATHER_ND"
     with pytest.raises(RefusedError, match="the int8 file fails on Test GPU: the accelerator"):
@@ -77,24 +75,20 @@ def test_without_a_device_nothing_is_wrong_but_a_demand_is_not_met(sample, monke
     assert NOT_ASKED.problem.startswith("not asked for")
 
 
-def test_a_file_that_is_not_emulated_or_overflows_in_half_precision_fails_a_demand(
-    sample, monkeypatch
-):
-    def refusing(*_):
-        raise RefusedError("EXP is not emulated")
-
-    def overflowing(*_):
-        return Emulated(None, "MEAN of encoderblock_0/norm_mlp")
-
-    for emulate, message in (
-        (refusing, "with float32 sums: not emulated: EXP is not emulated"),
-        (overflowing, "overflow in MEAN of encoderblock_0/norm_mlp"),
-    ):
-        monkeypatch.setattr("keras_vit.deploy.judge.gpu.emulate", emulate)
-        found = judged(sample, cpu_as_gpu())
-        assert found.problem == ""
-        with pytest.raises(RefusedError, match=message):
-            found.check("float32")
+@pytest.mark.parametrize(
+    ("emulated", "message"),
+    [
+        (RefusedError("EXP is not emulated"), "float32 sums: not emulated: EXP is not emulated"),
+        (2 * [Emulated(None, "MEAN of encoderblock_0")], "overflow in MEAN of encoderblock_0"),
+    ],
+    ids=["not emulated", "overflow"],
+)
+def test_what_half_precision_does_not_give_fails_a_demand(sample, monkeypatch, emulated, message):
+    monkeypatch.setattr("keras_vit.deploy.judge.gpu.emulate", Mock(side_effect=emulated))
+    found = judged(sample, cpu_as_gpu())
+    assert found.problem == ""
+    with pytest.raises(RefusedError, match=message):
+        found.check("float32")
 
 
 @pytest.mark.slow
@@ -118,39 +112,27 @@ def test_float_files_run_in_half_precision_and_are_judged_in_it(sample, name):
 
 @pytest.mark.slow
 def test_squares_of_a_large_stream_fit_into_half_precision(trained_like, pictures):
-    # Today's XNNPACK sums squares in float32, but older versions and GPUs do not, so the values
-    # themselves are checked.
-    model = trained_like(keras_vit.ViT(keras_vit.ViTSpec(8, 96, 2, 3, 80), 5, (16, 24)))
-    encoder = model.get_layer("patch_encoder")
-    for variable in (encoder.projection.kernel, encoder.positions, encoder.class_token):
-        variable.assign(np.asarray(variable) * 400)  # as trained models may have it
-    image, largest = pictures(1, (16, 24)), {}
-    for name, rewrites in (("divided", REWRITES), ("undivided", {*REWRITES} - {"scaled_stream"})):
-        content = deploy.to_tflite(model, options=GraphOptions(rewrites=frozenset(rewrites)))
-        run = Interpreter(model_content=content, experimental_preserve_all_tensors=True)
-        run.allocate_tensors()
-        run.set_tensor(run.get_input_details()[0]["index"], image)
-        run.invoke()
-        written = [index for op in run._get_ops_details() for index in op["outputs"]]
-        largest[name] = max(np.abs(run.get_tensor(index)).max() for index in written)
-    assert largest["divided"] < np.finfo(np.float16).max / 4
-    assert largest["undivided"] > np.finfo(np.float16).max
+    # Today's XNNPACK sums squares in float32, but older versions and GPUs do not.
+    undivided = frozenset(REWRITES) - {"scaled_stream"}
+    for factor, rewrites in ((400, undivided), (800, frozenset(REWRITES))):
+        model = trained_like(keras_vit.ViT(keras_vit.ViTSpec(8, 96, 2, 3, 80), 5, (16, 24)))
+        encoder = model.get_layer("patch_encoder")
+        for variable in (encoder.projection.kernel, encoder.positions, encoder.class_token):
+            variable.assign(np.asarray(variable) * factor)  # as trained models may have it
+        content = deploy.to_tflite(model, options=GraphOptions(rewrites=rewrites))
+        overflow = emulate(content, pictures(1, (16, 24)), "float32").overflow
+        assert bool(overflow) == (rewrites is undivided), overflow
 
 
 def test_a_file_that_does_not_run_in_half_precision_is_reported_and_not_refused(converted, sample):
     import tensorflow as tf
 
-    kernel = np.ones((3, 16, 8), np.float32)  # XNNPACK refuses it in half precision
-
-    def product(x):
-        return {"y": tf.matmul(tf.tile(x, (1, 3, 1, 1)), kernel)}
-
-    content = converted(product, (1, 1, 4, 16))
-    with pytest.raises(RefusedError, match="LiteRT does not run the file in half precision: "):
-        predict_in_half_precision(content, np.ones((1, 1, 4, 16), np.float32))
-    images = deploy.Reference(np.ones((1, 1, 4, 16), np.float32), np.ones((1, 3, 4, 8)))
+    shape, kernel = (1, 1, 4, 16), np.ones((3, 16, 8), np.float32)  # XNNPACK refuses it
+    content = converted(lambda x: {"y": tf.matmul(tf.tile(x, (1, 3, 1, 1)), kernel)}, shape)
+    images = deploy.Reference(np.ones(shape, np.float32), np.ones((1, 3, 4, 8)))
     made = deploy.MadeFile(deploy.precision_of("none"), content, deploy.About("product"))
     found = judge_half_precision(made, images)
     assert found.verdict is None
+    assert found.problem.startswith("LiteRT does not run the file in half precision: ")
     assert found.to_dict() == {"problem": found.problem}
     deploy.check(dataclasses.replace(sample.exported("none"), half=found))

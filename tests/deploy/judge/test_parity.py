@@ -142,11 +142,7 @@ def lost(precision, count, images, gained=0):
         (("int8", 10, 100), 10.0, None),
         (("int8", 0, 100, 4), None, None),
         (("int8-full", 4, 100, 4), None, None),
-        (
-            ("int8", 20, 1000),
-            None,
-            "of 1,000 images only Keras is right on 20",
-        ),
+        (("int8", 20, 1000), None, "of 1,000 images only Keras is right on 20"),
         (("int4", 20, 1000), None, None),
         (("int4", 30, 1000), None, "the int4 file may lose 1.5 points"),
         (("float32", 1, 1000), 100.0, "the float32 file must agree with Keras on 100.0% of"),
@@ -191,25 +187,22 @@ def test_notes_say_which_drop_the_images_cannot_exclude():
     assert compare("int8", SCORES, SCORES).notes() == []
 
 
-def informed(right, count, classes, fraction=None):
-    """Whether accuracy is used with `right` correct images; `fraction` are of the first class."""
-    targets = np.arange(count) % classes
-    if fraction is not None:
-        targets = (np.arange(count) >= fraction * count).astype(int)
-    generator = np.random.default_rng(0)
-    correct = generator.permutation(np.arange(count) < right)
-    scores = scores_for(np.where(correct, targets, (targets + 1) % classes), classes)
+def informed(right, targets, classes=2):
+    """Whether accuracy is used if Keras is right on the first images only, this many of them."""
+    named = (targets + (np.arange(len(targets)) >= right)) % classes
+    scores = scores_for(named, classes)
     return compare("int8", scores, scores, targets).informed
 
 
 def test_accuracy_is_used_if_keras_clearly_beats_the_most_frequent_class():
-    assert [informed(right, 100, 10) for right in (0, 10, 15, 16, 90)] == [0, 0, 0, 1, 1]
+    ten, rare = np.arange(100) % 10, (np.arange(1000) % 10 == 0).astype(int)
+    assert [informed(right, ten, 10) for right in (0, 10, 15, 16, 90)] == [0, 0, 0, 1, 1]
     # The most frequent class has 90 of 100 images: chance reaches 95 in 6 of 100 draws.
-    assert [informed(right, 100, 2, 0.9) for right in (50, 90, 94, 95, 96)] == [0, 0, 0, 0, 1]
-    assert [informed(right, 1000, 2, 0.9) for right in (900, 910, 920)] == [0, 0, 1]
-    assert not informed(100, 100, 2, 1.0)  # with only one class, every model is right
-    assert not informed(2, 2, 2)
-    assert not informed(1, 1, 3)
+    assert [informed(right, rare[:100]) for right in (50, 90, 94, 95, 96)] == [0, 0, 0, 0, 1]
+    assert [informed(right, rare) for right in (900, 910, 920)] == [0, 0, 1]
+    assert not informed(100, 0 * ten)  # with only one class, every model is right
+    assert not informed(2, ten[:2])
+    assert not informed(1, ten[:1], 3)
 
 
 def test_without_informative_accuracy_agreement_and_scores_decide():
@@ -276,12 +269,8 @@ def test_one_near_tie_in_a_few_images_is_forgiven_but_not_in_float32():
 @pytest.mark.parametrize(("images", "labelled"), [(20, True), (20, False), (2000, True)])
 def test_one_answer_is_refused_although_its_scores_are_near(precision, images, labelled):
     # Keras is nearly undecided where it predicts the rare class; the file decides differently.
-    generator = np.random.default_rng(0)
     named = (np.arange(images) % 10 == 0).astype(int)
-    reference = generator.normal(0, 1, (images, 2))
-    reference[:, 0] = reference[:, 1] + np.where(named, -1e-3, np.abs(reference[:, 0]) + 1)
-    candidate = reference.copy()
-    candidate[named == 1, 0] += 2e-3
+    reference, candidate = near_ties(named, named == 1, 2)
     targets = named if labelled else None
     compare(precision, reference, reference, targets).check(100.0)
     with pytest.raises(ParityError):
