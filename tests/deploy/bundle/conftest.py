@@ -1,5 +1,7 @@
 """Bundles of the sample, and the demos that take bundles."""
 
+import base64
+import json
 import shutil
 from pathlib import Path
 
@@ -23,6 +25,21 @@ def bundle(sample, tmp_path, picture):
     folder = tmp_path / "runs" / "flowers" / "export" / "float32"
     deploy.write_bundle(folder, sample.exported("none"), picture)
     return folder
+
+
+@pytest.fixture
+def changed(bundle):
+    """Changes fields of a JSON file of the bundle; of objects and arrays only what is given."""
+
+    def change(name, **changes):
+        content = json.loads((bundle / name).read_text())
+        for field, value in changes.items():
+            if isinstance(value, np.ndarray):
+                value = {"base64": base64.b64encode(value.tobytes()).decode()}
+            content[field] = content[field] | value if isinstance(value, dict) else value
+        (bundle / name).write_text(json.dumps(content))
+
+    return change
 
 
 @pytest.fixture

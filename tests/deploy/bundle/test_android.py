@@ -168,15 +168,16 @@ def test_the_command_lists_what_the_app_has_and_removes_only_bundles(invoke, bun
     assert {path.name for path in other.parent.iterdir()} == {".DS_Store", "notes", "mine"}
 
 
-def test_a_bundle_that_is_too_new_for_the_apps_runtime_is_a_warning(invoke, bundle, app, tmp_path):
-    described = json.loads((bundle / "model.json").read_text())
+def test_a_bundle_that_is_too_new_for_the_apps_runtime_is_a_warning(
+    invoke, bundle, changed, app, tmp_path
+):
     for floor, runtime, warning in (
         ("2.9.0", "2.16.1", None),
         ("2.9.0", "2.1.0", "has TensorFlow Lite 2.1.0, which will refuse it"),
         ("LiteRT 2.1.0", "2.16.1", "needs LiteRT 2.1.0"),
         ("unknown", "2.16.1", None),
     ):
-        (bundle / "model.json").write_text(json.dumps(described | {"runtime_floor": floor}))
+        changed("model.json", runtime_floor=floor)
         (app / "pom.xml").write_text(f"<tflite.version>{runtime}</tflite.version>")
         arguments = ("--bundle", bundle, "--app", app, "--samples", "0")
         code, _, error = invoke(COMMAND, *arguments, cwd=tmp_path)

@@ -1,8 +1,8 @@
 """A file says itself what goes in and what comes out, in the schema that MediaPipe reads."""
 
+import copy
 import dataclasses
 import io
-import struct
 import types
 import zipfile
 
@@ -55,12 +55,23 @@ def root_of(metadata):
     return Table(metadata, encode.Get(number_types.UOffsetTFlags.packer_type, metadata, 0))
 
 
+def image_and_scores(root):
+    [graph] = root.tables(3)
+    [image], [scores] = graph.tables(2), graph.tables(3)
+    return image, scores
+
+
+def unpacked(content):
+    """A file, and the entry of its metadata."""
+    model = schema.ModelT.InitFromPackedBuf(content)
+    [entry] = [entry for entry in model.metadata if entry.name == b"TFLITE_METADATA"]
+    return model, entry
+
+
 def written(content):
     """The root of a file's metadata."""
-    model = schema.Model.GetRootAs(content, 0)
-    entries = [model.Metadata(i) for i in range(model.MetadataLength())]
-    [entry] = [entry for entry in entries if entry.Name() == b"TFLITE_METADATA"]
-    return root_of(bytes(model.Buffers(entry.Buffer()).DataAsNumpy()))
+    model, entry = unpacked(content)
+    return root_of(bytes(model.buffers[entry.buffer].data))
 
 
 def labels_in(content):
@@ -79,12 +90,6 @@ def described(sample, float_file, precision="none", **changes):
     return quantized(float_file, PRECISIONS[precision], about=about).read_bytes()
 
 
-def image_and_scores(root):
-    [graph] = root.tables(3)
-    [image], [scores] = graph.tables(2), graph.tables(3)
-    return image, scores
-
-
 def graph_of(channels=3, classes=10, dtype="float32"):
     """What metadata reads of a graph."""
     shapes = (1, 16, 24, channels), (1, classes)
@@ -92,11 +97,9 @@ def graph_of(channels=3, classes=10, dtype="float32"):
     return types.SimpleNamespace(tensors=tensors, inputs=[0], outputs=[1])
 
 
-def with_labels(content, about, graph) -> bytes:
-    file = io.BytesIO()
-    file.write(content)
-    append_labels(file, about, graph)
-    return file.getvalue()
+def read(about, **graph):
+    """The tables of the image and of the scores in the metadata of a graph."""
+    return image_and_scores(root_of(metadata(about, graph_of(**graph))))
 
 
 @pytest.mark.parametrize("name", PRECISIONS)
@@ -137,8 +140,7 @@ def test_the_input_is_an_rgb_image_that_is_normalised_as_the_preprocessing_says(
     [(1, 2, "A grey image."), (4, None, "An image of 4 channels.")],
 )
 def test_other_images_than_rgb_are_described(channels, colours, words):
-    root = root_of(metadata(deploy.About("ViT-Test"), graph_of(channels)))
-    image, _ = image_and_scores(root)
+    image, _ = read(deploy.About("ViT-Test"), channels=channels)
     assert image.text(1) == words
     properties = image.table(3).table(1)
     assert bool(properties.place(0)) == (colours is not None)
@@ -158,7 +160,10 @@ def test_labels_are_a_file_of_the_output(sample, float_file):
 def test_100_000_labels_are_stored_where_readers_find_them():
     names = tuple(f"class {i}" for i in range(100_000))
     about, graph = deploy.About("large", names), graph_of(classes=100_000)
-    assert labels_in(with_labels(bytes(12_345), about, graph)) == list(names)
+    file = io.BytesIO()
+    file.write(bytes(12_345))
+    append_labels(file, about, graph)
+    assert labels_in(file.getvalue()) == list(names)
     assert len(metadata(about, graph)) < 2000
 
 
@@ -167,22 +172,23 @@ def test_100_000_labels_are_stored_where_readers_find_them():
 )
 def test_labels_that_are_unknown_or_not_those_of_the_scores_are_left_out(labels, output):
     about = deploy.About("m", labels, options=GraphOptions(output=output))
-    _, scores = image_and_scores(root_of(metadata(about, graph_of())))
+    _, scores = read(about)
     assert not scores.place(6)
-    assert not with_labels(b"", about, graph_of())
+    file = io.BytesIO()
+    append_labels(file, about, graph_of())
+    assert not file.getvalue()
 
 
 @pytest.mark.parametrize(("preprocessing", "dtype"), [(None, "float32"), (PREPROCESSING, "uint8")])
 def test_pixels_and_unknown_preprocessings_are_not_normalised(preprocessing, dtype):
     about = deploy.About("m", None, preprocessing)
-    image, _ = image_and_scores(root_of(metadata(about, graph_of(dtype=dtype))))
+    image, _ = read(about, dtype=dtype)
     assert not image.place(4)
 
 
 @pytest.mark.parametrize(("classes", "text"), [(1, "whose sigmoid is"), (3, "their softmax")])
 def test_the_output_says_how_its_logits_become_probabilities(classes, text):
-    root = root_of(metadata(deploy.About("model"), graph_of(classes=classes)))
-    _, scores = image_and_scores(root)
+    _, scores = read(deploy.About("model"), classes=classes)
     assert text in scores.text(1)
 
 
@@ -198,46 +204,14 @@ def test_weights_behind_a_large_flatbuffer_are_still_found(sample, float_file, m
     )
 
 
-def lying_archive(content):
-    """An archive behind the file whose directory is said to be elsewhere, with other labels."""
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("labels.txt", "other\n" * 10)
-        archive.writestr("../../evil", "x")
-    raw = bytearray(stream.getvalue())
-    struct.pack_into("<IIH", raw, raw.rfind(b"PK\5\6") + 12, 2**32 - 1, 2**32 - 16, 2**16 - 1)
-    return content + bytes(raw)
-
-
-def damaged(change):
-    def damage(content):
-        model = schema.ModelT.InitFromPackedBuf(content)
-        [entry] = [e for e in model.metadata if e.name == b"TFLITE_METADATA"]
-        change(model, entry)
-        return bytes(layout._packed(model, len(content) + 2**20).Output())
-
-    return damage
-
-
-def wild_offsets(model, entry):
-    buffer = model.buffers[entry.buffer]
-    buffer.data = np.full(len(buffer.data), 255, np.uint8)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lying_archive,
-        damaged(lambda model, entry: setattr(entry, "buffer", 2**31)),
-        damaged(wild_offsets),
-        damaged(lambda model, entry: setattr(model, "metadata", model.metadata * 20_000)),
-    ],
-    ids=["lying archive", "wild buffer", "wild offsets", "many entries"],
-)
-def test_nothing_here_believes_the_metadata_of_a_file(sample, float_file, damage):
-    content = bytes(described(sample, float_file))
-    hostile = damage(content)
-    assert hostile != content
+def test_nothing_here_believes_the_metadata_of_a_file(sample, float_file):
+    content = described(sample, float_file)
+    model, entry = unpacked(content)
+    lies = np.full(len(model.buffers[entry.buffer].data), 255, np.uint8)  # offsets to nowhere
+    model.buffers[entry.buffer].data = lies
+    model.metadata += [copy.copy(entry) for _ in range(20_000)]
+    model.metadata[-1].buffer = 2**31
+    hostile = bytes(layout._packed(model, len(content) + 2**20).Output())
     np.testing.assert_array_equal(
         deploy.Runner(hostile).predict(sample.images), deploy.Runner(content).predict(sample.images)
     )
