@@ -128,16 +128,10 @@ def test_a_good_file_passes_without_a_word_or_an_import_from_the_current_folder(
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        (
-            "echo 'a trace' >&2; echo 'MemoryError: no memory' >&2; exit 1",
-            "m.tflite is damaged: .* ends with 'MemoryError: no memory'; ex",
-        ),
+        ("echo a >&2; echo No memory >&2; exit 1", "m.tflite is damaged: .* with 'No memory'; ex"),
         ("kill -ABRT $$", "m.tflite is damaged: .* is ended by SIGABRT; exp"),
         ("kill -KILL $$", "m.tflite is damaged: .* is ended by SIGKILL; exp"),
-        (
-            "echo 'node 3 failed to prepare.'; exit 3",
-            "refuses .*m.tflite: node 3 failed to prepare;",
-        ),
+        ("echo 'node 3 is no node.'; exit 3", "refuses .*m.tflite: node 3 is no node;"),
     ],
 )
 def test_how_the_process_ended_is_said(program, tmp_path, monkeypatch, script, message):

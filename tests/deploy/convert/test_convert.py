@@ -1,10 +1,8 @@
 """Keras models to `.tflite` files: keras_vit models are rewritten, other models are not."""
 
-import contextlib
 import dataclasses
 import functools
 import gc
-import signal
 
 import numpy as np
 import pytest
@@ -17,6 +15,8 @@ from keras_vit.deploy.resolve import backbone, resolve
 from keras_vit.models.pretrained import model_class
 from keras_vit.tflite.flatbuffer import check_static, operators, read_graph
 
+layers = keras.layers
+Dense = layers.Dense
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=64)
 
 
@@ -99,72 +99,61 @@ def test_the_graph_has_no_more_operators_than_needed(sample):
     check_static(found.content)
 
 
-def headless():
-    return keras_vit.ViT(SPEC, 0, (16, 24))
-
-
-def headed(classes=3):
+def small_vit(classes=0):
     return keras_vit.ViT(SPEC, classes, (16, 24))
 
 
-def sequential(*layers):
-    return keras.Sequential([keras.Input((16, 24, 3)), headless(), *layers])
+def sequential(*tail):
+    return keras.Sequential([keras.Input((16, 24, 3)), small_vit(), *tail])
 
 
 def functional(forward, vit=None):
-    images, vit = keras.Input((16, 24, 3)), vit or headless()
+    images, vit = keras.Input((16, 24, 3)), vit or small_vit()
     return keras.Model(images, forward(vit, images))
 
 
 def with_layers_of(layer, tensor="features"):
     """A model made of the layers of a keras_vit model that was deleted, and of another layer."""
-    vit = headed()
+    vit = small_vit(3)
     return keras.Model(vit.input, layer(getattr(vit, tensor)))
-
-
-def dense(units=5, **options):
-    return keras.layers.Dense(units, **options)
 
 
 def shared():
     """A model whose backbone was also called by another model."""
-    vit = headless()
-    model = functional(lambda vit, x: dense()(vit(x)), vit)
-    model.other = functional(lambda vit, x: dense(2)(vit(x)), vit)
+    vit = small_vit()
+    model = functional(lambda vit, x: Dense(5)(vit(x)), vit)
+    model.other = functional(lambda vit, x: Dense(2)(vit(x)), vit)
     return model
 
 
 def first_block():
-    vit = headless()
+    vit = small_vit()
     tokens = vit.get_layer("encoderblock_0").output
-    return keras.Model(vit.input, dense()(keras.layers.GlobalAveragePooling1D()(tokens)))
+    return keras.Model(vit.input, Dense(5)(layers.GlobalAveragePooling1D()(tokens)))
 
 
 def concatenated(vit, images):
-    colour = keras.layers.GlobalAveragePooling2D()(images)
-    return dense()(keras.layers.Concatenate()([vit(images), colour]))
+    colour = layers.GlobalAveragePooling2D()(images)
+    return Dense(5)(layers.Concatenate()([vit(images), colour]))
 
 
 OURS = {
-    "sequential": lambda: sequential(dense(8, activation="relu"), dense()),
-    "not built": lambda: keras.Sequential([headless(), dense()]),
-    "normalised": lambda: sequential(
-        keras.layers.BatchNormalization(), keras.layers.Dropout(0.5), dense()
-    ),
-    "functional": lambda: functional(lambda vit, x: dense(activation="softmax")(vit(x))),
+    "sequential": lambda: sequential(Dense(8, "relu"), Dense(5)),
+    "not built": lambda: keras.Sequential([small_vit(), Dense(5)]),
+    "normalised": lambda: sequential(layers.BatchNormalization(), layers.Dropout(0.5), Dense(5)),
+    "functional": lambda: functional(lambda vit, x: Dense(5, "softmax")(vit(x))),
     "shared": shared,
-    "another head": lambda: with_layers_of(dense(3)),
+    "another head": lambda: with_layers_of(Dense(3)),
 }
 OTHERS = {
     "first block": first_block,
     "features": lambda: with_layers_of(lambda features: features),
-    "scaled images": lambda: functional(lambda vit, x: dense()(vit(x / 2.0))),
-    "called twice": lambda: functional(lambda vit, x: dense()(vit(x) + vit(x))),
+    "scaled images": lambda: functional(lambda vit, x: Dense(5)(vit(x / 2.0))),
+    "called twice": lambda: functional(lambda vit, x: Dense(5)(vit(x) + vit(x))),
     "images read again": lambda: functional(concatenated),
-    "something before": lambda: keras.Sequential(
-        [keras.layers.Rescaling(0.5), headless(), dense()]
-    ),
-    "a head before": lambda: keras.Sequential([headed(), dense()]),
+    "something before": lambda: keras.Sequential([layers.Rescaling(0.5), small_vit(), Dense(5)]),
+    "a head before": lambda: keras.Sequential([small_vit(3), Dense(5)]),
+    "a clone": lambda: keras.models.clone_model(small_vit(3)),
 }
 
 
@@ -187,10 +176,6 @@ def test_layers_that_do_more_than_follow_the_vit_prevent_the_rewrite(kind):
     model = OTHERS[kind]()
     model(np.zeros((1, 16, 24, 3), np.float32))
     assert backbone(model) is None
-
-
-def test_a_clone_is_no_keras_vit_model():
-    assert backbone(keras.models.clone_model(headed())) is None
 
 
 @pytest.mark.flavours
@@ -254,14 +239,14 @@ class Subclassed(keras.Model):
 REFUSED = OTHERS | {
     "sequential": OURS["sequential"],
     "functional": OURS["functional"],
-    "no head": headless,
+    "no head": small_vit,
     "mixed precision": lambda: keras_vit.ViT(SPEC, 5, (16, 24), dtype="mixed_bfloat16"),
     "no graph": Subclassed,
     "any size": lambda: keras.Sequential(
-        [keras.Input((None, None, 3)), keras.layers.GlobalAveragePooling2D()]
+        [keras.Input((None, None, 3)), layers.GlobalAveragePooling2D()]
     ),
-    "two outputs": lambda: functional(lambda vit, x: [(y := vit(x)), dense()(y)]),
-    "two lines": lambda: keras.Sequential([keras.Input((8, 8, 3)), dense()], name="a\nb"),
+    "two outputs": lambda: functional(lambda vit, x: [(y := vit(x)), Dense(5)(y)]),
+    "two lines": lambda: keras.Sequential([keras.Input((8, 8, 3)), Dense(5)], name="a\nb"),
 }
 NO_IMAGE = "one image input .* of known size and one output"
 
@@ -289,14 +274,14 @@ def test_models_that_cannot_be_exported_so_are_refused(kind, options, message, t
 
 
 ENDS = {
-    "logits": lambda: sequential(dense(1)),
-    "a sigmoid": lambda: sequential(dense(1, activation="sigmoid")),
-    "a softmax": lambda: functional(lambda vit, x: dense(activation="softmax")(vit(x))),
-    "a layer": lambda: sequential(dense(), keras.layers.Softmax()),
-    "a model": lambda: sequential(keras.Sequential([dense(1), keras.layers.Activation("sigmoid")])),
-    "a head before": lambda: keras.Sequential([headed(1), keras.layers.Activation("sigmoid")]),
-    "a head inside": lambda: functional(lambda vit, x: keras.layers.Softmax()(vit(x)), headed()),
-    "after its head": lambda: with_layers_of(keras.layers.Softmax(), "output"),
+    "logits": lambda: sequential(Dense(1)),
+    "a sigmoid": lambda: sequential(Dense(1, "sigmoid")),
+    "a softmax": OURS["functional"],
+    "a layer": lambda: sequential(Dense(5), layers.Softmax()),
+    "a model": lambda: sequential(keras.Sequential([Dense(1), layers.Activation("sigmoid")])),
+    "a head before": lambda: keras.Sequential([small_vit(1), layers.Activation("sigmoid")]),
+    "a head inside": lambda: functional(lambda vit, x: layers.Softmax()(vit(x)), small_vit(3)),
+    "after its head": lambda: with_layers_of(layers.Softmax(), "output"),
 }
 
 
@@ -336,23 +321,3 @@ def test_the_converter_does_not_keep_the_model(trained_like, inputs):
         variable.assign(np.zeros(variable.shape, np.float32))
     found = deploy.Runner(converter("none")).predict(inputs)
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
-
-
-@pytest.mark.slow
-def test_ctrl_c_during_conversion_is_not_lost(sample, monkeypatch):
-    import tensorflow as tf
-
-    convert = tf.lite.TFLiteConverter.convert
-
-    def interrupted(converter):
-        with contextlib.suppress(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-        return convert(converter)
-
-    monkeypatch.setattr(tf.lite.TFLiteConverter, "convert", interrupted)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            deploy.to_tflite(sample.model)
-    finally:
-        signal.signal(signal.SIGINT, before)

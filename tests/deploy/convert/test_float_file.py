@@ -1,7 +1,10 @@
 """Graphs are converted without their kernels, which are written into the file afterwards."""
 
+import contextlib
 import dataclasses
 import functools
+import signal
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -117,3 +120,16 @@ def test_the_converter_sees_the_kernels_of_one_block(written):
         sizes.append(len(float_file._converted(graph, placeholders)))
     blocks = 6 * (4 * 48 * 48 + 2 * 48 * 48) * 4  # bytes of the kernels of six blocks
     assert sizes[1] - sizes[0] < 0.7 * blocks
+
+
+def test_ctrl_c_during_conversion_is_not_lost():
+    def convert():
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            float_file.convert(Mock(convert=convert))
+    finally:
+        signal.signal(signal.SIGINT, before)
