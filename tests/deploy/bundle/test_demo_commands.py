@@ -47,10 +47,7 @@ def test_a_mistake_is_one_line_and_leaves_everything_as_it_was(
 
 @pytest.mark.parametrize(
     ("kind", "option", "words"),
-    [
-        ("android", "--app", "--only --samples 3"),
-        ("web", "--page", "--name 'my roses' --out page"),
-    ],
+    [("android", "--app", "--only --samples 3"), ("web", "--page", "--name 'my roses' --out page")],
 )
 def test_outside_a_clone_the_commands_say_what_to_type(
     invoke, bundle, tmp_path, monkeypatch, kind, option, words

@@ -1,5 +1,6 @@
 """The choice of layers that stay float."""
 
+import dataclasses
 from unittest.mock import Mock
 
 import numpy as np
@@ -12,57 +13,53 @@ from keras_vit.deploy import Runner, choose_float_layers
 SPOILED = "encoderblock_1/mlp/dense_1"
 
 
-@pytest.fixture
-def float_layers(kernel_types):
-    """Finds the layers whose kernels are in float."""
-    return lambda content: {
-        layer for layer, dtype in kernel_types(content).items() if dtype == "float32"
-    }
+def choose(sample, say=print):
+    """The layers for a cosine of 0.99 with Keras."""
 
-
-def accurate(sample):
-    """A budget: a function that says whether a file's cosine with Keras is large enough."""
-
-    def holds(content):
+    def within_budget(content):
         found = Runner(content).predict(sample.images)
         return deploy.compare("int8", sample.expected, found).cosine > 0.99
 
-    return holds
+    return choose_float_layers(sample.converter, "int8", sample.images[:2], within_budget, say)
 
 
 def test_no_layer_stays_float_if_int8_is_within_the_budget(sample):
     converter = Mock(wraps=sample.converter)
-    found = choose_float_layers(converter, "int8", sample.images[:2], accurate(sample))
+    found = choose(dataclasses.replace(sample, converter=converter))
     assert (found.float_layers, found.sensitivity) == ((), {})
     assert converter.call_count == 1
 
 
-@pytest.mark.slow
-def test_the_sensitive_layer_is_found_reproducibly(sensitive, float_layers):
-    said = []
-    arguments = (sensitive.converter, "int8", sensitive.images[:2], accurate(sensitive))
-    assert not accurate(sensitive)(sensitive.file("int8"))
-    found = choose_float_layers(*arguments, said.append)
+def test_the_sensitive_layer_is_found_by_the_error_of_quantising_it_alone(sensitive):
+    said, converter, images = [], sensitive.converter, sensitive.images[:2]
+    found = choose(sensitive, said.append)
     assert found.float_layers == (SPOILED,)
-    assert next(iter(found.sensitivity)) == SPOILED
+    layers = deploy.quantizable_layers(converter.float_file("int8"))
+    assert f"sensitivity of {len(layers)} of {len(layers)} layers" in said
+    assert set(found.sensitivity) == set(layers)
+    (first, largest), (_, second), *_ = found.sensitivity.items()
+    assert (first, largest > 10 * second) == (SPOILED, True)
     values = list(found.sensitivity.values())
     assert values == sorted(values, reverse=True)
-    assert values[0] > 10 * values[1]
-    layers = deploy.quantizable_layers(sensitive.converter.float_file("int8"))
-    assert set(found.sensitivity) == set(layers)
-    assert f"sensitivity of {len(layers)} of {len(layers)} layers" in said
-    content = sensitive.converter("int8", found.float_layers)
-    assert float_layers(content) == {SPOILED}
-    assert choose_float_layers(*arguments) == found
-    again = sensitive.converter("int8", found.float_layers)
-    assert again.read_bytes() == content.read_bytes()
+    alone = Runner(converter("int8", set(layers) - {SPOILED})).predict(images)
+    whole = Runner(converter.float_file("int8")).predict(images)
+    assert largest == pytest.approx(np.mean((alone - whole) ** 2) / np.mean(whole**2))
 
 
 @pytest.mark.slow
-def test_the_list_is_the_shortest_within_the_budget(sensitive, float_layers):
+def test_the_choice_is_reproducible(sensitive):
+    assert choose(sensitive) == choose(sensitive)
+
+
+@pytest.mark.slow
+def test_the_list_is_the_shortest_within_the_budget(sensitive, kernel_types):
     needed = {"encoderblock_0/attention/query", SPOILED}
-    arguments = sensitive.converter, "int8", sensitive.images[:1]
-    found = choose_float_layers(*arguments, lambda content: needed <= float_layers(content))
+
+    def within_budget(content):
+        types = kernel_types(content)
+        return {types[layer] for layer in needed} == {"float32"}
+
+    found = choose_float_layers(sensitive.converter, "int8", sensitive.images[:1], within_budget)
     assert set(found.float_layers) == needed
     assert found.float_layers[0] == SPOILED  # the most sensitive first
 
@@ -72,13 +69,3 @@ def test_a_budget_that_float_layers_exceed_is_refused_before_measuring(sensitive
     with pytest.raises(RefusedError, match="over its budget even with all layers in float"):
         choose_float_layers(converter, "int8", sensitive.images[:1], lambda content: False)
     assert converter.call_count == 2
-
-
-def test_sensitivity_is_the_error_of_quantising_one_layer_alone(sensitive):
-    converter, images = sensitive.converter, sensitive.images[:2]
-    found = choose_float_layers(converter, "int8", images, accurate(sensitive)).sensitivity
-    others = [layer for layer in found if layer != SPOILED]
-    alone = Runner(converter("int8", others)).predict(images)
-    whole = Runner(converter.float_file("int8")).predict(images)
-    expected = np.mean((alone - whole) ** 2) / np.mean(whole**2)
-    assert found[SPOILED] == pytest.approx(expected)

@@ -41,10 +41,11 @@ class Table(flatbuffers.table.Table):
     def number(self, field, flags=number_types.Int8Flags):
         return self.Get(flags, self.place(field))
 
-    def tables(self, field):
+    def only(self, field):
+        """The table in a list of one table."""
         offset = self.Offset(4 + 2 * field)
-        places = self.Vector(offset) + 4 * np.arange(self.VectorLen(offset))
-        return [Table(self.Bytes, self.Indirect(int(place))) for place in places]
+        assert self.VectorLen(offset) == 1
+        return Table(self.Bytes, self.Indirect(self.Vector(offset)))
 
     def floats(self, field):
         return self.GetVectorAsNumpy(number_types.Float32Flags, self.Offset(4 + 2 * field))
@@ -56,9 +57,8 @@ def root_of(metadata):
 
 
 def image_and_scores(root):
-    [graph] = root.tables(3)
-    [image], [scores] = graph.tables(2), graph.tables(3)
-    return image, scores
+    graph = root.only(3)
+    return graph.only(2), graph.only(3)
 
 
 def unpacked(content):
@@ -126,7 +126,7 @@ def test_the_input_is_an_rgb_image_that_is_normalised_as_the_preprocessing_says(
     size = properties.table(1)
     sides = [size.number(field, number_types.Uint32Flags) for field in (1, 0)]
     assert tuple(sides) == sample.model.image_size
-    [unit] = image.tables(4)
+    unit = image.only(4)
     assert unit.number(0, number_types.Uint8Flags) == 1  # NormalizationOptions
     mean, scale = (np.broadcast_to(np.float32(v), 3) for v in (means, how.scale))
     np.testing.assert_array_equal(unit.table(1).floats(0), mean)
@@ -151,7 +151,7 @@ def test_labels_are_a_file_of_the_output(sample, float_file):
     content = described(sample, float_file)
     _, scores = image_and_scores(written(content))
     assert scores.text(0) == "logits"
-    [file] = scores.tables(6)
+    file = scores.only(6)
     assert (file.text(0), file.number(2)) == ("labels.txt", 2)  # TENSOR_AXIS_LABELS
     assert labels_in(content) == list(LABELS)
     assert described(sample, float_file) == content
