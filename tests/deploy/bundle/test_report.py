@@ -134,11 +134,10 @@ def test_the_report_is_a_table_a_card_and_a_plot(written):
 def test_the_page_of_a_run_shows_the_table(written):
     record = json.loads((written[0] / "table.json").read_text())
     record["rows"][0] |= {"accuracy": None, "latency_ms": None}
-    values = dict.fromkeys(("curves", "confusion", "mistakes", "pictures", "attention"))
-    values |= {"title": "", "facts": {}, "layers": ()}
+    values = {"exports": _json.check(record, "table.json", _json.Table), "title": "", "facts": {}}
     values["report"] = classification_report(np.array([0]), np.array([0]), ("a",))
-    values["exports"] = _json.check(record, "table.json", _json.Table)
-    text = rendered("evaluation/report.html.j2", **values)
+    nothing = ("curves", "confusion", "mistakes", "pictures", "attention", "layers")
+    text = rendered("evaluation/report.html.j2", **values, **dict.fromkeys(nothing, ()))
     assert "<td>int8</td><td>99.16%</td><td>99.72%</td><td>5.0e-01</td>" in text
     assert "<td>float32</td><td>-</td>" in text
 
