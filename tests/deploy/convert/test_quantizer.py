@@ -29,13 +29,9 @@ def test_kernels_on_disk_give_the_same_bytes(sample, monkeypatch, name):
         ranges = quantize.measured_ranges(file, precision, converter.calibration[:4])
     found = quantize.quantized(file, precision, ranges).read_bytes()
     assert len(stored) > 10
-    assert found == in_memory(file, precision, ranges)
-
-
-def in_memory(file, precision, ranges):
     recipe = quantize._recipe(read_graph(file), precision, frozenset())
-    whole = library.Quantizer(file.read_bytes(), recipe.get_quantization_recipe())
-    content = whole.quantize(ranges, enable_progress_report=False).quantized_model
+    in_memory = library.Quantizer(file.read_bytes(), recipe.get_quantization_recipe())
+    content = in_memory.quantize(ranges, enable_progress_report=False).quantized_model
     layout = laid_out(*unpacked(content))
     state_versions(layout.image)
-    return b"".join(layout.parts())
+    assert found == b"".join(layout.parts())
