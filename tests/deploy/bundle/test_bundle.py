@@ -89,9 +89,7 @@ def resized(image):
     return np.asarray(image, np.float64)
 
 
-def test_golden_file_matches_a_correct_runner_with_mean_and_scale_of_each_channel(
-    write, folder, sample
-):
+def test_a_correct_runner_finds_what_the_golden_file_has(write, folder, sample):
     mean, scale = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
     how = keras_vit.Preprocessing(16, 24, mean=mean, scale=scale)
     description, golden = write(preprocessing=how)
@@ -167,9 +165,7 @@ def test_a_large_golden_image_is_shrunk(write, sample, rng):
     np.testing.assert_array_equal(tensor, golden["tensor"])
 
 
-def test_a_file_over_its_budget_or_a_failed_write_leaves_the_old_bundle(
-    write, folder, sample, monkeypatch
-):
+def test_a_bad_file_or_a_failed_write_leaves_the_old_bundle(write, folder, sample, monkeypatch):
     before, _ = write()
     bad = Verdict("float32", 9, 0.5, 0.0, 1.0, 1.0)
     with pytest.raises(ParityError):

@@ -30,9 +30,7 @@ def demo(request, app, page):
         (("--bundle", BUNDLE, "damaged"), "labels.txt"),
     ],
 )
-def test_a_mistake_is_one_line_and_leaves_everything_as_it_was(
-    demo, invoke, bundle, app, tmp_path, arguments, message
-):
+def test_mistakes_change_nothing(demo, invoke, bundle, app, tmp_path, arguments, message):
     deploy.add_to_app(bundle, app, "old")
     shutil.copytree(bundle, tmp_path / "damaged")
     (tmp_path / "damaged" / "labels.txt").unlink()
@@ -49,9 +47,7 @@ def test_a_mistake_is_one_line_and_leaves_everything_as_it_was(
     ("kind", "option", "words"),
     [("android", "--app", "--only --samples 3"), ("web", "--page", "--name 'my roses' --out page")],
 )
-def test_outside_a_clone_the_commands_say_what_to_type(
-    invoke, bundle, tmp_path, monkeypatch, kind, option, words
-):
+def test_outside_a_clone_help_is_given(invoke, bundle, tmp_path, monkeypatch, kind, option, words):
     monkeypatch.setattr(_bundles, "_CLONE", tmp_path / "site-packages")
     arguments = (f"export/to_{kind}.py", "--bundle", BUNDLE, *shlex.split(words))
     code, _, error = invoke(*arguments, cwd=tmp_path)

@@ -374,15 +374,8 @@ def test_without_matplotlib_nothing_is_written(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-NAMES = (
-    *("qat-int8-on-many-threads", "$_$", "菊"),
-    *(precision.name for precision in PRECISIONS.values()),
-)
-
-
-def drawn(descriptions, found):
-    with own_settings():
-        return draw(descriptions, found)
+NAMES = ("qat-int8-on-many-threads", "$_$", "菊", *(each.name for each in PRECISIONS.values()))
+drawn = own_settings()(draw)
 
 
 def points(axis):

@@ -20,14 +20,6 @@ Dense = layers.Dense
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=64)
 
 
-def judged(model, inputs, quantize=None, **options):
-    """The file of a model, after it was run and inspected."""
-    resolved = resolve(model, GraphOptions(**options))
-    expected = deploy.expected_scores(resolved, inputs)
-    made = deploy.Converter(resolved, [quantize], inputs).made(quantize)
-    return deploy.judge_file(made, deploy.Reference(inputs, expected))
-
-
 variant = functools.partial(dataclasses.replace, SPEC)
 STEM = keras_vit.ResNetStem((1,), width=0.5)
 ARCHITECTURES = {
@@ -72,7 +64,9 @@ def test_a_file_with_pixel_input_scales_them_itself(trained_like, rng):
     how = keras_vit.Preprocessing(16, 24, mean=(120.0, 110.0, 100.0), scale=(60.0, 50.0, 70.0))
     model = trained_like(keras_vit.ViT(SPEC, 5, (16, 24), preprocessing=how))
     pixels = rng.integers(0, 256, (4, 16, 24, 3), np.uint8)
-    found = judged(model, pixels, input="uint8", output="probabilities")
+    resolved = resolve(model, GraphOptions("uint8", "probabilities"))
+    reference = deploy.Reference(pixels, deploy.expected_scores(resolved, pixels))
+    found = deploy.judge_file(deploy.Converter(resolved, ["none"]).made(), reference)
     assert found.verdict.max_difference < 1e-5
     assert deploy.Runner(found.content).input["dtype"] == np.uint8
     assert found.inspection.partitions == 1
@@ -201,9 +195,7 @@ def test_a_model_is_exported_with_layers_of_ones_own(kind, rng, randomised, tmp_
 
 @pytest.mark.filterwarnings("error::UserWarning")
 @pytest.mark.parametrize(("quantize", "tolerance"), [("none", 1e-5), ("int8", 0.05)])
-def test_a_foreign_model_is_converted_as_it_is_and_the_verdict_says_so(
-    foreign, inputs, tmp_path, quantize, tolerance
-):
+def test_a_foreign_model_is_converted_as_it_is(foreign, inputs, tmp_path, quantize, tolerance):
     path, expected = tmp_path / "model.tflite", np.asarray(foreign(inputs))
     verdict = keras_vit.export_tflite(foreign, path, quantize, representative_data=inputs)
     assert (verdict.rewritten, verdict.note) == (False, "it is not a keras_vit model")

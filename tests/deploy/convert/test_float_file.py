@@ -98,9 +98,7 @@ def test_layers_of_ones_own_follow_the_filled_graph(trained_like, pictures, tmp_
     np.testing.assert_allclose(found, deploy.predict(model, images), atol=1e-6)
 
 
-def test_a_graph_whose_kernels_the_converter_changes_is_converted_with_its_weights(
-    written, pictures, tmp_path
-):
+def test_kernels_that_the_converter_changes_are_converted(written, pictures, tmp_path):
     rewrites = frozenset(REWRITES) - {"attention_biases"}  # the converter scales the queries
     made = written(SPEC, rewrites=rewrites)
     assert not float_file.write_float_file(made._graphs["plain"], tmp_path / "model.tflite")

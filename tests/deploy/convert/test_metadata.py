@@ -80,14 +80,10 @@ def labels_in(content):
         return archive.read("labels.txt").decode().split("\n")[:-1]
 
 
-@pytest.fixture(scope="module")
-def float_file(sample):
-    return sample.converter.float_file("none")
-
-
-def described(sample, float_file, precision="none", **changes):
+def described(sample, **changes):
     about = dataclasses.replace(sample.converter.about, **{"labels": LABELS} | changes)
-    return quantized(float_file, PRECISIONS[precision], about=about).read_bytes()
+    float_file = sample.converter.float_file("none")
+    return quantized(float_file, PRECISIONS["none"], about=about).read_bytes()
 
 
 def graph_of(channels=3, classes=10, dtype="float32"):
@@ -115,11 +111,9 @@ def test_every_precision_has_metadata_and_the_scores_that_it_has_without(sample,
 
 
 @pytest.mark.parametrize("means", [PREPROCESSING.mean, 127.5])
-def test_the_input_is_an_rgb_image_that_is_normalised_as_the_preprocessing_says(
-    sample, float_file, means
-):
+def test_the_input_is_an_rgb_image_that_is_normalised(sample, means):
     how = dataclasses.replace(PREPROCESSING, mean=means)
-    image, _ = image_and_scores(written(described(sample, float_file, preprocessing=how)))
+    image, _ = image_and_scores(written(described(sample, preprocessing=how)))
     assert image.table(3).number(0, number_types.Uint8Flags) == 2  # ImageProperties
     properties = image.table(3).table(1)
     assert properties.number(0) == 1  # RGB
@@ -147,14 +141,14 @@ def test_other_images_than_rgb_are_described(channels, colours, words):
     assert colours is None or properties.number(0) == colours  # GRAYSCALE
 
 
-def test_labels_are_a_file_of_the_output(sample, float_file):
-    content = described(sample, float_file)
+def test_labels_are_a_file_of_the_output(sample):
+    content = described(sample)
     _, scores = image_and_scores(written(content))
     assert scores.text(0) == "logits"
     file = scores.only(6)
     assert (file.text(0), file.number(2)) == ("labels.txt", 2)  # TENSOR_AXIS_LABELS
     assert labels_in(content) == list(LABELS)
-    assert described(sample, float_file) == content
+    assert described(sample) == content
 
 
 def test_100_000_labels_are_stored_where_readers_find_them():
@@ -192,10 +186,10 @@ def test_the_output_says_how_its_logits_become_probabilities(classes, text):
     assert text in scores.text(1)
 
 
-def test_weights_behind_a_large_flatbuffer_are_still_found(sample, float_file, monkeypatch):
-    inside = described(sample, float_file)
-    monkeypatch.setattr(layout, "LARGEST", len(float_file) - 1)
-    behind = described(sample, float_file)
+def test_weights_behind_a_large_flatbuffer_are_still_found(sample, monkeypatch):
+    inside = described(sample)
+    monkeypatch.setattr(layout, "LARGEST", len(sample.converter.float_file("none")) - 1)
+    behind = described(sample)
     assert read_graph(behind).weights_behind
     assert not read_graph(inside).weights_behind
     assert labels_in(behind) == list(LABELS)
@@ -204,8 +198,8 @@ def test_weights_behind_a_large_flatbuffer_are_still_found(sample, float_file, m
     )
 
 
-def test_nothing_here_believes_the_metadata_of_a_file(sample, float_file):
-    content = described(sample, float_file)
+def test_nothing_here_believes_the_metadata_of_a_file(sample):
+    content = described(sample)
     model, entry = unpacked(content)
     lies = np.full(len(model.buffers[entry.buffer].data), 255, np.uint8)  # offsets to nowhere
     model.buffers[entry.buffer].data = lies

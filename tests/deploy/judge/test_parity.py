@@ -366,19 +366,15 @@ def test_a_verdict_survives_json():
     assert lost("int4", 1, 100).to_dict(max_drop=0)["images_needed"] is None
 
 
-@pytest.mark.parametrize(
-    ("largest", "message"),
-    [
-        (1e30, "scores may be at most 1.8e.19, .* Received: .*e.30; are weights damaged"),
-        (1e8, "score 4 of Keras varies .*e.07 times as much as any other"),
-    ],
-)
-def test_a_damaged_head_is_refused_whatever_the_agreement(rng, largest, message):
+def test_a_damaged_head_is_refused_whatever_the_agreement(rng):
     scores = rng.normal(0, 1, (3, 10))
     check_reference(scores)
-    scores[:, 4] *= largest
-    with pytest.raises(ParityError, match=message):
-        check_reference(scores)
+    for largest, message in (
+        (1e30, "scores may be at most 1.8e.19, .* Received: .*e.30; are weights damaged"),
+        (1e8, "score 4 of Keras varies .*e.07 times as much as any other"),
+    ):
+        with pytest.raises(ParityError, match=message):
+            check_reference(scores * np.where(np.arange(10) == 4, largest, 1))
 
 
 def test_scores_that_are_constant_on_purpose_are_compared(rng):

@@ -2,9 +2,7 @@
 
 import math
 
-import numpy as np
 import pytest
-from scipy.optimize import minimize_scalar
 from scipy.stats import binom
 
 from keras_vit.deploy.judge.significance import (
@@ -22,26 +20,6 @@ def test_the_tail_is_that_of_the_binomial_distribution(trials, probability):
     for successes in (*range(9), trials // 2, trials, trials + 1):
         expected = binom.sf(successes - 1, trials, probability)
         assert at_least(successes, trials, probability) == pytest.approx(expected, rel=1e-9)
-
-
-def likeliest(lost, gained, images, loss):
-    """The score, with the most likely probabilities under the hypothesis found by a search."""
-
-    def unlikeliness(q21):
-        logs = np.log([q21 + loss, q21, 1 - 2 * q21 - loss])
-        return -np.dot([lost, gained, images - lost - gained], logs)
-
-    best = minimize_scalar(unlikeliness, bounds=(0, (1 - loss) / 2), options={"xatol": 1e-9}).x
-    return (lost - gained - images * loss) / math.sqrt(images * (2 * best + loss * (1 - loss)))
-
-
-@pytest.mark.parametrize(
-    ("lost", "gained", "images", "loss"),
-    [(10, 3, 100, 0.005), (4, 2, 359, 0.015), (30, 12, 500, 0.1), (1, 1, 50, 0.3)],
-)
-def test_the_score_uses_the_most_likely_probabilities(lost, gained, images, loss):
-    expected = likeliest(lost, gained, images, loss)
-    assert loss_score(lost, gained, images, loss) == pytest.approx(expected, rel=1e-3)
 
 
 def test_the_interval_equals_the_published_one_and_for_no_loss_the_score_is_mcnemars():
