@@ -203,8 +203,8 @@ def test_nothing_here_believes_the_metadata_of_a_file(sample):
     model, entry = unpacked(content)
     lies = np.full(len(model.buffers[entry.buffer].data), 255, np.uint8)  # offsets to nowhere
     model.buffers[entry.buffer].data = lies
-    model.metadata += [copy.copy(entry) for _ in range(20_000)]
-    model.metadata[-1].buffer = 2**31
+    model.metadata[:0] = [copy.copy(entry) for _ in range(20_000)]
+    model.metadata[0].buffer = 2**31
     hostile = bytes(layout._packed(model, len(content) + 2**20).Output())
     np.testing.assert_array_equal(
         deploy.Runner(hostile).predict(sample.images), deploy.Runner(content).predict(sample.images)
