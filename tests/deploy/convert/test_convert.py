@@ -144,7 +144,6 @@ OTHERS = {
     "images read again": lambda: functional(concatenated),
     "something before": lambda: keras.Sequential([layers.Rescaling(0.5), small_vit(), Dense(5)]),
     "a head before": lambda: keras.Sequential([small_vit(3), Dense(5)]),
-    "a clone": lambda: keras.models.clone_model(small_vit(3)),
 }
 
 
@@ -171,6 +170,10 @@ def test_layers_that_do_more_than_follow_the_vit_prevent_the_rewrite(kind):
     model = OTHERS[kind]()
     model(np.zeros((1, 16, 24, 3), np.float32))
     assert backbone(model) is None
+
+
+def test_a_clone_is_no_keras_vit_model():
+    assert backbone(keras.models.clone_model(small_vit(3))) is None
 
 
 @pytest.mark.slow
