@@ -3,6 +3,7 @@
 A process of its own is needed, because the number of devices is set before they are used.
 """
 
+import dataclasses
 import json
 import os
 import sys
@@ -23,7 +24,12 @@ from keras_vit.training.callbacks import sync, value_of
 MODEL = "ViT-Test_8"
 # Class tokens, several heads and blocks; small enough to be traced in seconds.
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=16, depth=1, num_heads=2, mlp_dim=24)
-STEPS = 20
+# 20 steps of the whole batch in which each gradient is clipped.
+RECIPE = Recipe(
+    image_size=16, duration="20 steps", batch_size=8, warmup="2 steps", learning_rate=0.01,
+    clip_norm=0.05, augment="none", dropout=0.0, ema=0.9,
+    jit=backend() == "jax",  # as in `fit`: without it Keras compiles nothing there
+)  # fmt: skip
 
 
 def pictures(count: int = 53) -> Source:
@@ -34,17 +40,6 @@ def pictures(count: int = 53) -> Source:
         name="pictures", labels=("a", "b", "c"), ids=tuple(map(str, range(count))),
         targets=np.arange(count) % 3, image=images.__getitem__,
     )  # fmt: skip
-
-
-def recipe_of(**changes) -> Recipe:
-    """20 steps of the whole batch in which each gradient is clipped."""
-    settings = {
-        "image_size": 16, "duration": f"{STEPS} steps", "batch_size": 8, "warmup": "2 steps",
-        "learning_rate": 0.01, "clip_norm": 0.05, "augment": "none", "dropout": 0.0, "ema": 0.9,
-        # On JAX, as in `fit`: without it Keras compiles nothing there.
-        "jit": backend() == "jax",
-    }  # fmt: skip
-    return Recipe(**settings | changes)
 
 
 class EachLoss(loop.Steps):
@@ -73,14 +68,16 @@ class EachLoss(loop.Steps):
         time.sleep(self.pause)
 
 
-def main(out, strategy="one", logical_devices=1, recipe=None, pause=0.0, **options):
+def main(out, strategy="one", logical_devices=1, accumulate=None, pause=0.0, **options):
     """Trains with a pause after each step; prints the losses and the held-out metrics."""
     VARIANTS[MODEL] = SPEC
     loop.Steps, EachLoss.pause = EachLoss, pause
     engine = open_engine(strategy, logical_devices=logical_devices)
-    saving = Saving(out, **options)
-    run = train(MODEL, pictures(), recipe_of(**recipe or {}), saving, strategy=engine)
-    found = {"replicas": engine.replicas, "process": engine.process, "metrics": run.metrics()[-1]}
+    recipe = dataclasses.replace(RECIPE, accumulate=accumulate)
+    run = train(MODEL, pictures(), recipe, Saving(out, **options), strategy=engine)
+    metrics = run.metrics()[-1]
+    del metrics["seconds"]
+    found = {"replicas": engine.replicas, "process": engine.process, "metrics": metrics}
     print(json.dumps(found | {"losses": EachLoss.losses, "norms": EachLoss.norms}))
 
 

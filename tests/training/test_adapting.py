@@ -156,20 +156,6 @@ def test_lora_trains_factors_and_its_merged_weights_are_those_of_a_plain_model(t
 
 
 @pytest.mark.flavours
-@pytest.mark.soak(of="resumes")
-@KERAS_3
-@pytest.mark.parametrize("field", ["lora", "freeze"])
-def test_an_adapted_run_resumes_bit_for_bit(train_tiny, field):
-    recipe = dataclasses.replace(SHORT, ema=0.9, **{field: {"lora": 2, "freeze": "body"}[field]})
-    run = train_tiny(recipe, checkpoint_every="3 steps")
-    expected = (run.path / "weights.npz").read_bytes()
-    (run.path / "checkpoints" / "step-000000006.npz").unlink()
-    again = train_tiny(recipe, resume=True)
-    assert (again.path / "weights.npz").read_bytes() == expected
-    assert again.model().trainable_variables
-
-
-@pytest.mark.flavours
 @pytest.mark.slow
 @KERAS_3
 @pytest.mark.parametrize("accumulate", [1, pytest.param(2, marks=pytest.mark.soak(of="trainings"))])

@@ -16,6 +16,7 @@ import zipfile
 import numpy as np
 import pytest
 
+import keras_vit
 from keras_vit import UsageError, _files, runs
 from keras_vit._errors import RefusedError
 from keras_vit._interrupts import Terminated
@@ -37,7 +38,7 @@ def weights(run):
 
 
 def checkpoints_of(run):
-    return sorted(int(path.stem[5:]) for path in (run / "checkpoints").iterdir())
+    return sorted(int(path.stem[5:]) for path in (run / "checkpoints").glob("*"))
 
 
 def evaluated(run):
@@ -109,6 +110,31 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     assert [step for step, _ in evaluated(whole)] == [10, 20, 24]
 
 
+@pytest.mark.flavours
+@SOAK
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"lora": 2}, marks=pytest.mark.skipif(LEGACY, reason="LoRA needs Keras 3")),
+        {"freeze": "body"},
+        {"loss": "mae", "decoder_dim": 16, "decoder_depth": 1, "decoder_heads": 2},
+        {"distillation": "soft"},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_whatever_is_trained_goes_on_bit_for_bit(train_tiny, source, randomised, changes):
+    recipe = dataclasses.replace(RECIPE, duration="6 steps", **changes)
+    teacher = None
+    if "distillation" in changes:
+        teacher = randomised(keras_vit.ViT(keras_vit.ViTSpec(8, 24, 1, 3, 32), 2, 24))
+    run = train_tiny(recipe, checkpoint_every="3 steps", teacher=teacher)
+    expected = weights(run)
+    (run.path / "checkpoints" / "step-000000006.npz").unlink()
+    resumed = train_tiny(recipe, resume=True, teacher=teacher)
+    assert weights(resumed) == expected
+    assert resumed.model().trainable_variables
+
+
 @SOAK
 def test_checkpoints_of_an_epochs_end_come_after_its_metrics(train_tiny, tmp_path, monkeypatch):
     def killed(self, *arguments):
@@ -156,17 +182,6 @@ def test_a_run_that_has_ended_or_has_other_settings_or_is_none_is_not_resumed(
         check(tmp_path / "none")
     with pytest.raises(UsageError, match="leave one of them out"):
         train_tiny(RECIPE, resume=True, overwrite=True)
-
-
-@pytest.mark.slow
-def test_a_training_that_was_killed_before_its_first_checkpoint_begins_again(
-    train_tiny, whole, tmp_path
-):
-    train_tiny(RECIPE, dies_after=12)
-    assert [record["step"] for record in runs.open_run(tmp_path / "run").metrics()] == [10]
-    run = train_tiny(RECIPE, resume=True)
-    assert weights(run) == weights(whole)
-    assert evaluated(run) == evaluated(whole)
 
 
 @SOAK
@@ -304,13 +319,16 @@ def test_a_checkpoint_is_written_before_a_step_that_would_end_too_late(tmp_path,
     assert saved == [4, 8]  # after 280 seconds, because the next step ends after 350
 
 
-def test_by_default_states_are_saved_and_removed_when_the_training_has_ended(
-    train_tiny, whole, tmp_path, monkeypatch
+@pytest.mark.parametrize(
+    ("every", "dies_after", "saved"),
+    [("7 steps", 18, [7, 14]), pytest.param("13 steps", 12, [], marks=pytest.mark.slow)],
+)
+def test_a_killed_training_goes_on_after_its_last_state_or_begins_again_and_leaves_none(
+    train_tiny, whole, tmp_path, monkeypatch, every, dies_after, saved
 ):
-    assert not (whole.path / "checkpoints").exists()
-    monkeypatch.setattr(training_run, "CHECKPOINT_EVERY", "7 steps")
-    train_tiny(RECIPE, dies_after=18, preset="scratch")
-    assert checkpoints_of(tmp_path / "run") == [7, 14]
+    monkeypatch.setattr(training_run, "CHECKPOINT_EVERY", every)
+    train_tiny(RECIPE, dies_after=dies_after, preset="scratch")
+    assert checkpoints_of(tmp_path / "run") == saved
     assert [record["step"] for record in runs.open_run(tmp_path / "run").metrics()] == [10]
     run = train_tiny(RECIPE, resume=True)
     assert weights(run) == weights(whole)

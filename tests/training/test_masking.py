@@ -116,40 +116,6 @@ def test_a_training_lowers_the_loss_and_writes_the_encoder(loss, train_tiny):
     assert np.asarray(model.get_layer("encoderblock_0").mlp.dense_0.bias).any()
 
 
-@pytest.mark.flavours
-@pytest.mark.soak(of="resumes")
-def test_a_stopped_training_goes_on_bit_for_bit(train_tiny):
-    recipe = dataclasses.replace(MAE, duration="8 steps", batch_size=4)
-    whole = train_tiny(recipe, "whole")
-    train_tiny(recipe, dies_after=5, checkpoint_every="2 steps")
-    resumed = train_tiny(recipe, resume=True)
-    assert (resumed.path / "weights.npz").read_bytes() == (whole.path / "weights.npz").read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--recipe mae --masked 1.2", "--masked must lie in (0, 1)"),
-        (
-            "--recipe mae --decoder-dim 30",
-            "--decoder-dim must be a multiple of 4 and of --decoder-heads",
-        ),
-        (
-            "--model ViT_Ti16 --overrides pooling=none",
-            "one answer for each image. Received: pooling='none'",
-        ),
-    ],
-)
-def test_what_cannot_be_trained_is_refused_before_pictures_are_read(
-    invoke, words, message, tmp_path
-):
-    for label in ("a", "b"):
-        (tmp_path / "empty" / label).mkdir(parents=True)
-    code, out, error = invoke("train/fit.py", "--data", "empty", *words.split(), cwd=tmp_path)
-    assert (code, out, len(error.splitlines())) == (2, "", 1)
-    assert message in error
-
-
 @pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
 def test_a_built_model_without_an_answer_for_the_image_is_refused(
     loss, train_tiny, small_spec, tmp_path
