@@ -30,16 +30,12 @@ RECIPE = Recipe(
     clip_norm=0.05, augment="none", dropout=0.0, ema=0.9,
     jit=backend() == "jax",  # as in `fit`: without it Keras compiles nothing there
 )  # fmt: skip
-
-
-def pictures(count: int = 53) -> Source:
-    """Random pictures of three classes; a fifth of them is no multiple of 2 or 4."""
-    generator = np.random.default_rng(0)
-    images = generator.integers(0, 256, (count, 16, 16, 3), np.uint8)
-    return Source(
-        name="pictures", labels=("a", "b", "c"), ids=tuple(map(str, range(count))),
-        targets=np.arange(count) % 3, image=images.__getitem__,
-    )  # fmt: skip
+# Random pictures of three classes; a fifth of them is no multiple of 2 or 4.
+IMAGES = np.random.default_rng(0).integers(0, 256, (53, 16, 16, 3), np.uint8)
+PICTURES = Source(
+    name="pictures", labels=("a", "b", "c"), ids=tuple(map(str, range(53))),
+    targets=np.arange(53) % 3, image=IMAGES.__getitem__,
+)  # fmt: skip
 
 
 class EachLoss(loop.Steps):
@@ -74,7 +70,7 @@ def main(out, strategy="one", logical_devices=1, accumulate=None, pause=0.0, **o
     loop.Steps, EachLoss.pause = EachLoss, pause
     engine = open_engine(strategy, logical_devices=logical_devices)
     recipe = dataclasses.replace(RECIPE, accumulate=accumulate)
-    run = train(MODEL, pictures(), recipe, Saving(out, **options), strategy=engine)
+    run = train(MODEL, PICTURES, recipe, Saving(out, **options), strategy=engine)
     metrics = run.metrics()[-1]
     del metrics["seconds"]
     found = {"replicas": engine.replicas, "process": engine.process, "metrics": metrics}

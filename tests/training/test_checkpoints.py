@@ -12,6 +12,7 @@ import signal
 import threading
 import time
 import zipfile
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -137,9 +138,7 @@ def test_whatever_is_trained_goes_on_bit_for_bit(train_tiny, source, randomised,
 
 @SOAK
 def test_checkpoints_of_an_epochs_end_come_after_its_metrics(train_tiny, tmp_path, monkeypatch):
-    def killed(self, *arguments):
-        raise RuntimeError("killed")
-
+    killed = Mock(side_effect=RuntimeError("killed"))
     monkeypatch.setattr(loop.RunWriter, "on_epoch_end", killed)
     with pytest.raises(RuntimeError, match="killed"):
         train_tiny(RECIPE, checkpoint_every="5 steps")
@@ -147,14 +146,9 @@ def test_checkpoints_of_an_epochs_end_come_after_its_metrics(train_tiny, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_longer_training_goes_on_as_before_with_its_own_model_and_images(train_tiny, source):
+def test_a_longer_training_goes_on_as_before_with_its_own_images(train_tiny, source):
     run = train_tiny(RECIPE, duration="6 steps", checkpoint_every="2 steps", keep=2)
     assert checkpoints_of(run.path) == [4, 6]
-    for path in (run.path / "checkpoints").iterdir():
-        with np.load(path, allow_pickle=False) as file:
-            assert all(file[key].dtype != object for key in file.files)
-    with pytest.raises(UsageError, match="its own model, ViT-Test.* Received: ViT-Pico_4"):
-        train_tiny(RECIPE, model="ViT_Pico4", resume=True)
     swapped = dataclasses.replace(source, targets=1 - source.targets)
     with pytest.raises(UsageError, match="images have other classes than when .*run was trained"):
         train_tiny(RECIPE, source=swapped, resume=True)
@@ -164,9 +158,7 @@ def test_a_longer_training_goes_on_as_before_with_its_own_model_and_images(train
     assert checkpoints_of(run.path) == [4, *range(6, 25, 2)]
 
 
-def test_a_run_that_has_ended_or_has_other_settings_or_is_none_is_not_resumed(
-    train_tiny, whole, tmp_path
-):
+def test_what_cannot_go_on_is_refused(train_tiny, whole, tmp_path):
     ended = r"has ended.* overwrite=True, or .* weights=.*weights\.npz"
     with pytest.raises(UsageError, match=ended):
         train_tiny(RECIPE, whole.path, resume=True)
@@ -182,19 +174,19 @@ def test_a_run_that_has_ended_or_has_other_settings_or_is_none_is_not_resumed(
         check(tmp_path / "none")
     with pytest.raises(UsageError, match="leave one of them out"):
         train_tiny(RECIPE, resume=True, overwrite=True)
+    with pytest.raises(UsageError, match="lies inside the run"):
+        train_tiny(RECIPE, whole.path / "more" / "run")
+    assert not (whole.path / "more").exists()
 
 
 @SOAK
 def test_a_run_is_saved_when_a_resumed_training_is_stopped_before_its_first_step(
     train_tiny, signal_after, monkeypatch
 ):
-    def stopped(self, callbacks):
-        raise KeyboardInterrupt
-
     signal_after(1, signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         train_tiny(RECIPE)
-    monkeypatch.setattr(loop.Loop, "_fit", stopped)
+    monkeypatch.setattr(loop.Loop, "_fit", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt, match="holds the state after 1 of 24 steps"):
         train_tiny(RECIPE, resume=True)
 
@@ -226,48 +218,34 @@ def test_a_run_of_another_flavour_of_keras_is_refused_before_the_images_are_read
     check(kept)
 
 
-def test_no_run_is_written_inside_another(train_tiny, whole):
-    inner = whole.path / "more" / "run"
-    with pytest.raises(UsageError, match="lies inside the run"):
-        train_tiny(RECIPE, inner)
-    assert not inner.parent.exists()
-
-
 @pytest.mark.slow
 def test_a_damaged_checkpoint_leaves_the_one_before(train_tiny, whole):
     run = train_tiny(RECIPE, checkpoint_every="8 steps")
     newest = max((run.path / "checkpoints").iterdir())
     content = newest.read_bytes()
-    for spoiled in (content[:1000], b"", with_overlaps(content)):
+    listed_six_times = io.BytesIO(content)
+    with zipfile.ZipFile(listed_six_times, "a") as archive:
+        archive.filelist *= 6
+        archive._didModify = True
+    for spoiled in (content[:1000], b"", listed_six_times.getvalue()):
         newest.write_bytes(spoiled)
         assert weights(train_tiny(RECIPE, resume=True)) == weights(whole)
         newest.with_suffix(".damaged").unlink()
 
 
-def with_overlaps(content):
-    """An archive whose members are each listed six times."""
-    file = io.BytesIO(content)
-    with zipfile.ZipFile(file, "a") as archive:
-        archive.filelist.extend(5 * archive.filelist)
-        archive._didModify = True
-    return file.getvalue()
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("lost", "message"),
-    [("damaged", "can be read"), ("deleted", "has no checkpoint to resume from")],
-)
-def test_a_run_whose_checkpoints_are_lost_never_begins_again_by_itself(
-    train_tiny, tmp_path, lost, message
-):
+def test_a_run_whose_checkpoints_are_lost_never_begins_again_by_itself(train_tiny, tmp_path):
     train_tiny(RECIPE, dies_after=18, checkpoint_every="4 steps")
     run = runs.open_run(tmp_path / "run")
-    for path in (run.path / "checkpoints").iterdir():
-        path.write_bytes(b"") if lost == "damaged" else path.unlink()
     before = weights(run)
+    for path in (run.path / "checkpoints").iterdir():
+        path.write_bytes(b"")
     for _ in range(2):
-        with pytest.raises(UsageError, match=message):
+        with pytest.raises(UsageError, match="can be read"):
+            train_tiny(RECIPE, resume=True)
+    shutil.rmtree(run.path / "checkpoints")
+    for _ in range(2):
+        with pytest.raises(UsageError, match="has no checkpoint to resume from"):
             train_tiny(RECIPE, resume=True)
     assert weights(run) == before
     assert [record["step"] for record in run.metrics()] == [10]
@@ -391,7 +369,7 @@ def test_a_checkpoint_holds_the_loss_scale_of_float16(train_tiny, monkeypatch):
     assert scales[0][1] == 8  # steps without an overflow
 
 
-def test_only_one_training_writes_a_folder(train_tiny, tmp_path):
+def test_only_one_training_writes_a_folder(train_tiny, tmp_path, monkeypatch):
     (tmp_path / "link").symlink_to(tmp_path / "run")
     assert not _files.is_locked(tmp_path / "run")
     with _files.locked(tmp_path / "run"):
@@ -404,12 +382,8 @@ def test_only_one_training_writes_a_folder(train_tiny, tmp_path):
         ):
             pass
     assert not _files.is_locked(tmp_path / "run")
-
-
-def test_a_file_system_without_locks_has_none(tmp_path, monkeypatch):
-    def unsupported(descriptor, operation):
-        raise OSError(errno.ENOLCK, "No locks available")
-
+    # A file system without locks has none.
+    unsupported = Mock(side_effect=OSError(errno.ENOLCK, "No locks available"))
     monkeypatch.setattr(fcntl, "flock", unsupported)
     with _files.locked(tmp_path / "run"), _files.locked(tmp_path / "run"):
         pass

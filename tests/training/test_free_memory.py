@@ -3,18 +3,15 @@
 import dataclasses
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-import keras_vit
 from keras_vit import UsageError
 from keras_vit.models.profile import profile
 from keras_vit.specs import VARIANTS
 from keras_vit.training import Hooks, Recipe, dry_run
 from keras_vit.training import costs as costs_module
 from keras_vit.training.engines import Engine
-from keras_vit.training.learner import Learner
-from keras_vit.training.optimisers import optimizer
-from keras_vit.training.tasks import SingleLabel
 
 GIB = 2**30
 VIT, RESNET = VARIANTS["ViT-Ti_16"], VARIANTS["BiT-R8x1"]
@@ -43,16 +40,15 @@ def test_a_batch_has_as_few_parts_as_fit(batch, free, parts):
     assert costs_module.accumulate_that_fits(given, costs, batch, free) == 2
 
 
+WITH_PARTS = "accumulate=32 and remat=True (4.2 GiB), or accumulate=4 and freeze='body' (3.0 GiB)"
+
+
 @pytest.mark.parametrize(
     ("free", "spec", "advice"),
     [
         (20, VIT, "accumulate=4 (12.0 GiB), or remat=True (12.0 GiB), or freeze='body' (9.0 GiB)"),
         (20, RESNET, "accumulate=4 (12.0 GiB), or freeze='body' (9.0 GiB)"),
-        (
-            4.5,
-            VIT,
-            "accumulate=32 and remat=True (4.2 GiB), or accumulate=4 and freeze='body' (3.0 ",
-        ),
+        (4.5, VIT, WITH_PARTS),
         (1.1, VIT, "a smaller model or image_size."),
     ],
 )
@@ -155,21 +151,20 @@ def test_a_training_that_does_not_fit_writes_nothing(
     assert "\nwarning: a step needs about" in error
 
 
+def costs_with(**settings):
+    """The costs of a step of a ViT of which one variable of ten values is trained."""
+    model = SimpleNamespace(spec=VIT, num_classes=3, image_size=(224, 224), weights=[])
+    trained, state = [np.zeros(10, np.float32)], SimpleNamespace(variables=[])
+    learner = SimpleNamespace(trainable_variables=trained, optimizer=state)
+    return costs_module.costs_of(Recipe(**settings), model, learner)
+
+
 def test_the_estimate_counts_a_part_of_the_batch():
     """More parts need less memory, down to the variables."""
-    model = keras_vit.ViT_Ti16(num_classes=3)
-    recipe = Recipe(batch_size=8)
-    learner = Learner(model, SingleLabel(3))
-    learner.compile(optimizer(recipe, model, 10, 1, learner.trainable_variables), loss="mse")
-    learner.optimizer.build(learner.trainable_variables)
-    found = [
-        costs_module.costs_of(dataclasses.replace(recipe, accumulate=n), model, learner)
-        for n in (None, 1, 2, 8)
-    ]
-    assert found[0] == found[1]
-    parts = [each.activations * n for each, n in zip(found[1:], (1, 2, 8), strict=True)]
-    assert parts == 3 * [found[0].activations]
-    assert found[2].gradients == 2 * found[1].gradients
+    whole, one, two, eight = (costs_with(batch_size=8, accumulate=n) for n in (None, 1, 2, 8))
+    assert whole == one
+    assert whole.activations == 2 * two.activations == 8 * eight.activations > 0
+    assert (one.gradients, two.gradients) == (40, 80)
 
 
 @pytest.mark.parametrize(
@@ -177,9 +172,7 @@ def test_the_estimate_counts_a_part_of_the_batch():
     [({}, 12, 0), ({"remat": True}, 1, 12), ({"freeze": "body"}, 1, 0)],
 )
 def test_remat_and_a_frozen_body_hold_one_block_at_a_time(settings, blocks, kept):
-    model = SimpleNamespace(spec=VIT, num_classes=3, image_size=(224, 224), weights=[])
-    learner = SimpleNamespace(trainable_variables=[], optimizer=SimpleNamespace(variables=[]))
-    found = costs_module.costs_of(Recipe(batch_size=1, **settings), model, learner)
     block = next(layer.held for layer in profile(VIT, 3) if layer.name == "encoderblock_0")
     # Remat keeps the input of each block.
-    assert found.activations == 4 * (3 * 224 * 224 + blocks * block + kept * 197 * 192)
+    found = costs_with(batch_size=1, **settings).activations
+    assert found == 4 * (3 * 224 * 224 + blocks * block + kept * 197 * 192)

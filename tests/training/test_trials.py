@@ -82,8 +82,9 @@ def test_a_budget_is_the_same_number_of_steps_on_fewer_images():
 
 
 def test_a_trial_has_the_settings_and_the_name_of_its_model():
-    recipe = dataclasses.replace(RECIPE, drop_path=0.1)
-    assert with_seed(recipe, "BiT_R50x1", 3) == dataclasses.replace(recipe, drop_path=0.0, seed=3)
+    recipe = dataclasses.replace(RECIPE, drop_path=0.1, overrides="depth=2")
+    of_a_resnet = dataclasses.replace(recipe, drop_path=0.0, overrides="", seed=3)
+    assert with_seed(recipe, "BiT_R50x1", 3) == of_a_resnet
     assert with_seed(recipe, "ViT_Ti16", 3) == dataclasses.replace(recipe, seed=3)
     names = {Trial("one", name, RECIPE, split=None).model for name in ("ViT_Ti16", "ViT-Ti_16")}
     assert names == {"ViT-Ti_16"}
