@@ -176,12 +176,12 @@ def test_settings_are_checked_without_the_images(
 
 
 class MeanColour:
-    """A task whose targets come from the images: the outputs learn their mean colour, 0 to 1."""
+    """A task whose targets come from the images: the outputs learn their mean red and blue."""
 
     def targets(self, images, classes):
         import tensorflow as tf
 
-        return tf.reduce_mean(tf.cast(images, tf.float32), [1, 2]) / 255
+        return tf.reduce_mean(tf.cast(images[..., ::2], tf.float32), [1, 2]) / 255
 
     def predictions(self, model, pixels):
         return predicted(model, pixels)
