@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable
 from pathlib import Path
 
 from keras_vit.deploy.precisions import PRECISIONS
@@ -32,14 +31,6 @@ COMPRESSED = {
 
 class SkippedError(Exception):
     """A check that cannot run here, with the reason."""
-
-
-class FailedError(Exception):
-    """A command failed; `end` has the last lines that it printed."""
-
-    def __init__(self, message: str, end: list[str]):
-        super().__init__(message)
-        self.end = end
 
 
 def main() -> None:
@@ -61,12 +52,15 @@ def main() -> None:
     for name in names:
         print(f"\n== {name}", flush=True)
         start = time.monotonic()
+        _failures.clear()
         try:
             every[name]()
         except SkippedError as reason:
             skipped[name] = reason
         except Exception as error:  # a failed demo leaves no table, for example
-            failed[name] = "\n".join([*getattr(error, "end", ()), repr(error)])
+            _failures.append(repr(error))
+        if _failures:
+            failed[name] = _failures[0]
         print(f"== {name}: {time.monotonic() - start:.0f} s", flush=True)
         if options.soak_of is not None and name not in skipped:
             others = ", ".join(each for each in SOAKS if each != name)
@@ -141,10 +135,7 @@ def slow_tf_keras() -> None:
 
 def compression() -> None:
     """Compressed files of the demo's run are as good as docs/evidence-export.md states."""
-    _each(_compressed, lambda: _soak_tests("compression"))
-
-
-def _compressed() -> None:
+    _soak_tests("compression")
     _python("export/compress.py", "--run", RUN, "--method", "qat", "prune", "cluster")
     rows = {row["name"]: row for row in _table("compressed")["rows"]}
     for name, (points, fraction) in COMPRESSED.items():
@@ -158,18 +149,14 @@ def _compressed() -> None:
 def kills() -> None:
     """Exports that are killed, most of them in a write, leave complete bundles."""
     options = ("--run", RUN, "--kills", "8", "--in-writes", "4")
-    _each(
-        lambda: _python("tests/commands/kill_exports.py", *options),
-        lambda: _soak_tests("kills"),
-    )
+    _python("tests/commands/kill_exports.py", *options)
+    _soak_tests("kills")
 
 
 def resumes() -> None:
     """Trainings that are killed and resumed end with the files of one that was not."""
-    _each(
-        lambda: _python("tests/commands/kill_training.py", "--kills", "3", "--in-writes", "1"),
-        lambda: _soak_tests("resumes"),
-    )
+    _python("tests/commands/kill_training.py", "--kills", "3", "--in-writes", "1")
+    _soak_tests("resumes")
 
 
 def interrupts() -> None:
@@ -179,10 +166,8 @@ def interrupts() -> None:
 
 def fuzz() -> None:
     """Damaged files of every kind give a short error, quickly and with little memory."""
-    _each(
-        lambda: _python("tests/fuzz/fuzz.py", "--seconds", "60", "--seed", "0"),
-        lambda: _soak_tests("fuzz"),
-    )
+    _python("tests/fuzz/fuzz.py", "--seconds", "60", "--seed", "0")
+    _soak_tests("fuzz")
 
 
 def notebooks() -> None:
@@ -238,6 +223,7 @@ SOAKS = {
 }  # fmt: skip
 _DEFAULT = ", ".join(CHECKS)
 _NO_TESTS = 5  # pytest's exit code
+_failures: list[str] = []  # the ends of what the commands of a check printed that failed
 
 
 def _pytest(marks: str, legacy: bool, accepted: tuple[int, ...] = (0,)) -> None:
@@ -246,25 +232,11 @@ def _pytest(marks: str, legacy: bool, accepted: tuple[int, ...] = (0,)) -> None:
     _run(sys.executable, "-m", "pytest", *words, "-m", marks, env=environment, accepted=accepted)
 
 
-def _each(*parts: Callable[[], None]) -> None:
-    """Runs all parts, whatever becomes of those before; then raises the first error."""
-    errors = []
-    for part in parts:
-        try:
-            part()
-        except Exception as error:
-            errors.append(error)
-    if errors:
-        raise errors[0]
-
-
 def _soak_tests(name: str) -> None:
     """The tests that are marked with the name of a soak; with tf_keras, too, if there are any."""
     marks = f'soak(of="{name}")'
-    _each(
-        lambda: _pytest(marks, legacy=False),
-        lambda: _pytest(f"{marks} and flavours", legacy=True, accepted=(0, _NO_TESTS)),
-    )
+    _pytest(marks, legacy=False)
+    _pytest(f"{marks} and flavours", legacy=True, accepted=(0, _NO_TESTS))
 
 
 def _app_tests(name: str) -> None:
@@ -280,7 +252,7 @@ def _python(program: str, *arguments: str) -> None:
 def _run(
     *command: str, env: dict[str, str] | None = None, accepted: tuple[int, ...] = (0,)
 ) -> None:
-    """Runs a command in the clone and prints what it prints."""
+    """Runs a command in the clone and prints what it prints; the check goes on if it fails."""
     end = deque(maxlen=12)
     with subprocess.Popen(
         command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -290,7 +262,8 @@ def _run(
             print(line, end="", flush=True)
             end.append(line.rstrip("\n"))
     if process.returncode not in accepted:
-        raise FailedError(f"{' '.join(command)} ended with {process.returncode}", list(end))
+        end.append(f"{' '.join(command)} ended with {process.returncode}")
+        _failures.append("\n".join(end))
 
 
 def _table(folder: str) -> dict:

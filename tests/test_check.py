@@ -44,24 +44,3 @@ def test_tests_that_need_tf_keras_are_run_on_it():
             assert "flavours" in above or "pytestmark = pytest.mark.flavours" in text, path
         if "__test__ = LEGACY" in text:
             assert "pytestmark = pytest.mark.flavours" in text, path
-
-
-def test_lines_of_code_are_those_that_are_neither_docstrings_nor_comments(monkeypatch):
-    monkeypatch.syspath_prepend(TESTS)
-    from code_lines import code_lines
-
-    program = '''"""A docstring
-of two lines."""
-
-# a comment
-def f(x):
-    """One more."""
-
-    text = """a text
-that counts"""  # and a comment
-
-    return [
-        x,
-    ]
-'''
-    assert code_lines(program) == 6

@@ -7,12 +7,12 @@ all unfinished folders.
 """
 
 import json
+import operator
 import random
 import shutil
 import sys
 import tempfile
 import time
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import kills
@@ -20,11 +20,10 @@ import kills
 from keras_vit import deploy
 
 COMMAND = Path(__file__).parents[2] / "export/to_tflite.py"
-INPUTS = ("float32", "uint8")
-QUANTIZE, BUNDLES = ("none", "dynamic"), ("float32", "dynamic")
-FEW = ("--images", "32", "--threads", "1")
-# Writes of an export: two bundles of four files each, the plot, the card and the table.
-WRITES = 11
+WORDS = ("--run", "run", "--quantize", "none", "dynamic", "--images", "32", "--threads", "1")
+INPUTS, BUNDLES = ("float32", "uint8"), ("float32", "dynamic")
+# The steps of what an export writes: two bundles of four files, the plot, the card and the table.
+STEPS = 78
 
 
 def main() -> None:
@@ -34,20 +33,27 @@ def main() -> None:
     moments = random.Random(arguments.seed)
     with tempfile.TemporaryDirectory() as folder:
         run = shutil.copytree(arguments.run, Path(folder) / "run")
-        kills.load("keras_vit._public", "keras_vit.deploy.export", "tensorflow")
-        kills.load("ai_edge_litert.interpreter", "ai_edge_quantizer", "matplotlib.figure")
+        killer = kills.Killer(
+            Path(folder), "keras_vit._public", "keras_vit.deploy.export", "tensorflow",
+            "ai_edge_litert.interpreter", "ai_edge_quantizer", "matplotlib.figure",
+        )  # fmt: skip
         start = time.monotonic()
-        _start(run, INPUTS[0]).join()
+        killer.run(COMMAND, *WORDS)
         seconds = time.monotonic() - start
         print(f"an export of two bundles takes {seconds:.1f} s", flush=True)
-        killer, exports = kills.Killer(run), 0
+        exports = 0
         while killer.kills < arguments.kills:
             exports += 1
-            print(_killed(killer, moments, seconds, run, INPUTS[exports % 2]), flush=True)
+            words = (*WORDS, "--input", INPUTS[exports % 2])
+            if exports % 4:
+                end = killer.run(COMMAND, *words, step=moments.randrange(STEPS))
+            else:
+                wait = operator.methodcaller("join", moments.uniform(0, seconds))
+                end = killer.run(COMMAND, *words, wait=wait)
+            print(f"{words[-1]}, {end}: {_held(run)}", flush=True)
         left = len(_hidden(run))
-        last = _start(run, INPUTS[0])
-        last.join()
-        if last.exitcode or _hidden(run):
+        killer.run(COMMAND, *WORDS)
+        if _hidden(run):
             sys.exit(f"a complete export did not remove {_hidden(run)}")
         _held(run, must_have_table=True)
     print(
@@ -55,23 +61,7 @@ def main() -> None:
         "bundles are complete, and no table describes other files"
     )
     print(f"{left} unfinished folders were left, none after one more export")
-    kills.check(killer, arguments.in_writes)
-
-
-def _start(run: Path, taken: str) -> BaseProcess:
-    words = ("--run", run, "--quantize", *QUANTIZE, "--input", taken, *FEW)
-    return kills.start(COMMAND, *words, cwd=run.parent)
-
-
-def _killed(
-    killer: kills.Killer, moments: random.Random, seconds: float, run: Path, taken: str
-) -> str:
-    """Starts and kills an export, checks what it left, and returns a line on it."""
-    if killer.kills % 4:
-        end = killer.kill_in_write(lambda: _start(run, taken), **kills.aim(moments, WRITES))
-    else:
-        end = killer.kill_after(lambda: _start(run, taken), moments.uniform(0, seconds))
-    return f"{taken}, {end}: {_held(run)}"
+    killer.check(arguments.in_writes)
 
 
 def _held(run: Path, must_have_table: bool = False) -> dict[str, str]:
