@@ -213,7 +213,7 @@ def test_interrupted_training_leaves_a_loadable_run(tmp_path, number, code, word
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # in a background suite
     )  # fmt: skip
     for line in process.stdout:
-        if "held-out" in line:
+        if line.startswith("step") and "held-out" in line:  # an epoch has ended
             break
     process.send_signal(number)
     _, error = process.communicate(timeout=60)
