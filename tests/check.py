@@ -148,8 +148,7 @@ def compression() -> None:
 
 def kills() -> None:
     """Exports that are killed, most of them in a write, leave complete bundles."""
-    options = ("--run", RUN, "--kills", "8", "--in-writes", "4")
-    _python("tests/commands/kill_exports.py", *options)
+    _python("tests/commands/kill_exports.py", "--run", RUN, "--kills", "8", "--in-writes", "4")
     _soak_tests("kills")
 
 

@@ -42,7 +42,7 @@ def progress(step, metrics=None, evaluated=None):
 
 
 @pytest.mark.parametrize(
-    ("shown", "number", "text"),
+    ("text_of", "number", "text"),
     [
         (duration, 0.4, "0 s"),
         (duration, 59.4, "59 s"),
@@ -57,8 +57,8 @@ def progress(step, metrics=None, evaluated=None):
         (size, 3 * 2**30, "3.0 GiB"),
     ],
 )
-def test_durations_and_numbers_are_short(shown, number, text):
-    assert shown(number) == text
+def test_durations_and_numbers_are_short(text_of, number, text):
+    assert text_of(number) == text
 
 
 def test_the_plan_says_model_parameters_and_steps(tmp_path):
@@ -85,67 +85,67 @@ def test_a_clock_runs_while_the_first_step_is_compiled(clock, terminal, monkeypa
     assert capsys.readouterr().out == "compiling the first step, 0 s\r\n"
 
 
-def test_in_a_file_there_is_an_estimate_then_a_line_each_minute(clock, capsys):
+@pytest.fixture
+def shown(clock, capsys):
+    """What a printer shows of states of training, some seconds after one another."""
+
+    def show(printer, *states, seconds=1.0):
+        for state in states:
+            clock.now += seconds
+            printer(state)
+        return capsys.readouterr().out
+
+    return show
+
+
+def test_in_a_file_there_is_an_estimate_then_a_line_each_minute(shown):
     printer = ProgressPrinter()
-    for step in range(1, 200):
-        clock.now += 1
-        printer(progress(step))
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "about 1 h 23 min to go at 1,234 images/s; 3.0 GiB of memory"
-    assert lines[1] == "step     65/12,000  1 h 23 min left  1,234 images/s  3.0 GiB"
-    assert len(lines) == 1 + 3
-    printer(progress(200, {"loss": 0.5, "accuracy": 0.25, "val_accuracy": 0.125}))
-    (line,) = capsys.readouterr().out.splitlines()
+    first, second, *others = shown(printer, *map(progress, range(1, 200))).splitlines()
+    assert first == "about 1 h 23 min to go at 1,234 images/s; 3.0 GiB of memory"
+    assert second == "step     65/12,000  1 h 23 min left  1,234 images/s  3.0 GiB"
+    assert len(others) == 2
+    line = shown(printer, progress(200, {"loss": 0.5, "accuracy": 0.25, "val_accuracy": 0.125}))
     assert line.startswith("step    200/12,000  loss 0.5000  accuracy 25.00%  held-out 12.50%  1 h")
+    assert line.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("speed", "shown"), [(0.234, "0.23"), (2.34, "2.3"), (23.4, "23"), (2340.0, "2,340")]
+    ("speed", "text"), [(0.234, "0.23"), (2.34, "2.3"), (23.4, "23"), (2340.0, "2,340")]
 )
-def test_the_speed_of_a_slow_training_is_not_rounded_to_zero(clock, capsys, speed, shown):
-    printer = ProgressPrinter()
-    clock.now += 61
-    printer(types.SimpleNamespace(**{**vars(progress(3)), "images_per_second": speed}))
-    assert f" {shown} images/s" in capsys.readouterr().out
+def test_the_speed_of_a_slow_training_is_not_rounded_to_zero(shown, speed, text):
+    state = types.SimpleNamespace(**{**vars(progress(3)), "images_per_second": speed})
+    assert f" {text} images/s" in shown(ProgressPrinter(), state, seconds=61)
 
 
-def test_a_long_evaluation_says_how_far_it_is(clock, capsys):
+def test_a_long_evaluation_says_how_far_it_is(shown):
     printer = ProgressPrinter()
     printer._told = True
-    for batch in range(1, 131):
-        clock.now += 1
-        printer(progress(390, evaluated=batch / 200))
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("step    390/12,000  30% of the evaluation  1 h 23 min left")
-    assert len(lines) == 2
+    states = [progress(390, evaluated=batch / 200) for batch in range(1, 131)]
+    first, _ = shown(printer, *states).splitlines()
+    assert first.startswith("step    390/12,000  30% of the evaluation  1 h 23 min left")
 
 
 @pytest.mark.parametrize("columns", [200, 40, 20, 9])
-def test_the_line_that_changes_fits_the_terminal(clock, capsys, terminal, columns):
+def test_the_line_that_changes_fits_the_terminal(shown, terminal, columns):
     terminal(columns)
     printer = ProgressPrinter()
-    for step in range(1, 30):
-        clock.now += 0.5
-        printer(progress(step))
-    out = capsys.readouterr().out
+    out = shown(printer, *map(progress, range(1, 30)), seconds=0.5)
     changing = [line for line in out.split("\r") if line and "\n" not in line]
     assert len(changing) > 20
     assert max(map(len, changing)) < columns
     assert changing[-1].startswith("step     29/12,000"[: columns - 1])
     assert ("images/s" in changing[-1]) == (columns >= 200)
     assert ("left" in changing[-1]) == (columns >= 40)
-    printer(progress(30, {"loss": 0.5, "accuracy": 0.25}))  # all of it, whatever the width
-    line = capsys.readouterr().out.rstrip()
+    # An evaluation is shown as a whole, whatever the width.
+    line = shown(printer, progress(30, {"loss": 0.5, "accuracy": 0.25}), seconds=0).rstrip()
     assert line.startswith("step     30/12,000  loss 0.5000  accuracy 25.00%")
     assert ("images/s" in line) == (columns >= 200)
 
 
-def test_a_shorter_line_covers_a_longer_one(clock, capsys, terminal):
+def test_a_shorter_line_covers_a_longer_one(shown, terminal):
     terminal(200)
     printer = ProgressPrinter()
     printer._told = True
-    for step in (5, 1):  # nothing is known of the time at first
-        clock.now += 1
-        printer(progress(step))
-    long, short, *_ = capsys.readouterr().out.split("\r")
+    # Nothing is known of the time at first.
+    long, short, *_ = shown(printer, progress(5), progress(1)).split("\r")
     assert len(short) == len(long)

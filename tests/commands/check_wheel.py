@@ -25,17 +25,27 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         wheel = built(Path(folder))
-        python = Path(folder) / "venv" / "bin" / "python"
-        run([sys.executable, "-m", "venv", Path(folder) / "venv"])
-        run([python, "-m", "pip", "install", "--quiet", wheel])
-        command, empty = python.with_name("keras-vit"), Path(folder) / "empty"
+        python, empty = Path(folder) / "venv" / "bin" / "python", Path(folder) / "empty"
+        command = python.with_name("keras-vit")
         empty.mkdir()
-        check_help(command, empty)
-        check_missing(command, empty)
+        run([sys.executable, "-m", "venv", python.parents[1]])
+        run([python, "-m", "pip", "install", "--quiet", wheel])
+        assert "--quantize" in run([command, "export", "--help"], empty)
+        for words in (["fit"], ["export", "--weights", "https://example.org/a.npz", "--out", "o"]):
+            line = run([command, *words], empty, code=2).strip()
+            assert line.startswith(f"keras-vit {words[0]}: "), line
+            assert "pip install 'keras_vit[tensorflow," in line, line
+            assert line.isprintable(), line  # one line
+            print(line, flush=True)
         if arguments.no_extras:
             return
         run([python, "-m", "pip", "install", "--quiet", f"{wheel}[{EXTRAS}]"])
-        check_work(command, empty)
+        run([command, "fit", *FIT], empty)
+        shown = run([command, "export", *EXPORT], empty)
+        for name in ("float32", "int8"):
+            assert (empty / "runs/digits/export" / name / "model.tflite").is_file(), shown
+        last = run([command, "evaluate"], empty).splitlines()[-1]
+        print(f"trained and exported: {last}", flush=True)
 
 
 def built(folder: Path) -> Path:
@@ -51,39 +61,12 @@ def built(folder: Path) -> Path:
     return wheel
 
 
-def check_help(command: Path, folder: Path) -> None:
-    """--help needs no package of an extra."""
-    shown = run([command, "export", "--help"], cwd=folder)
-    assert "--quantize" in shown, shown
-
-
-def check_missing(command: Path, folder: Path) -> None:
-    """One line names the command that installs the missing packages."""
-    for words in (["fit"], ["export", "--weights", "https://example.org/a.npz", "--out", "out"]):
-        result = subprocess.run([command, *words], cwd=folder, capture_output=True, text=True)
-        (line,) = result.stderr.splitlines()
-        assert result.returncode == 2, result
-        assert line.startswith(f"keras-vit {words[0]}: "), line
-        assert "pip install 'keras_vit[tensorflow," in line, line
-        print(line, flush=True)
-
-
-def check_work(command: Path, folder: Path) -> None:
-    """A training and its export."""
-    run([command, "fit", *FIT], cwd=folder)
-    shown = run([command, "export", *EXPORT], cwd=folder)
-    for name in ("float32", "int8"):
-        assert (folder / "runs/digits/export" / name / "model.tflite").is_file(), shown
-    last = run([command, "evaluate"], cwd=folder).splitlines()[-1]
-    print(f"trained and exported: {last}", flush=True)
-
-
-def run(words: list, cwd: Path | None = None) -> str:
-    """The standard output of a command that must succeed."""
+def run(words: list, cwd: Path | None = None, code: int = 0) -> str:
+    """The standard output of a command that must succeed, or the error of one that must not."""
     result = subprocess.run(list(map(str, words)), cwd=cwd, capture_output=True, text=True)
-    if result.returncode:
+    if result.returncode != code:
         sys.exit(f"{' '.join(map(str, words))}\n{result.stdout}{result.stderr}")
-    return result.stdout
+    return result.stderr if code else result.stdout
 
 
 if __name__ == "__main__":

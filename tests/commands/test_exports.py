@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import _files, deploy
+from keras_vit import deploy
 from keras_vit.data import digits
 from keras_vit.deploy.compression import summary
 
@@ -179,15 +179,3 @@ def test_a_run_is_compressed_compared_and_bundled(command, trained_run, tmp_path
     assert {kernel["layer"] for kernel in kernels} >= {"head", "encoderblock_0/mlp/dense_1"}
     assert re.search(rf"qat-int4 +{row['accuracy']:.2%} ", result.stdout)
     assert result.stdout.endswith("export/run.py --bundle small/qat-int4 --verify\n")
-
-
-@pytest.mark.soak(of="compression")
-@pytest.mark.parametrize("script", ["compress", "to_tflite"])
-def test_a_folder_that_another_process_writes_is_refused(command, trained_run, tmp_path, script):
-    arguments = ("--run", trained_run.path, "--out", "small")
-    with _files.locked(tmp_path / "small"):
-        result = command(f"export/{script}.py", *arguments, cwd=tmp_path, check=2)
-    assert result.stderr == (
-        f"{script}.py: another process is writing small; choose another folder.\n"
-    )
-    assert not (tmp_path / "small").exists()
