@@ -13,7 +13,6 @@ import pytest
 
 import keras_vit
 from keras_vit import _quiet
-from keras_vit._errors import UsageError
 from keras_vit._keras import keras
 from keras_vit.deploy.resolve import parameters_of
 from keras_vit.specs import ResNetStem
@@ -124,12 +123,6 @@ def embedding(model):
     return np.asarray(keras.Model(model.input, model.get_layer("patch_encoder").output)(images))
 
 
-def test_outliers_are_refused_for_a_resnet():
-    model = keras_vit.BiT(keras_vit.ResNetSpec((1, 1, 1, 1)), 5, 32)
-    with pytest.raises(UsageError, match=r"outliers are for ViTs. Received: outliers=50 and a BiT"):
-        contenders.trained_like(model, 50)
-
-
 @pytest.mark.parametrize("works", [True, False])
 def test_output_of_a_contender_is_shown_only_if_it_fails(setting, monkeypatch, capfd, works):
     def build(argument):
@@ -150,9 +143,3 @@ def test_output_of_a_contender_is_shown_only_if_it_fails(setting, monkeypatch, c
         contenders.contender("loud", setting)
     said = "" if works else "pages of progress\ngreetings\n"
     assert capfd.readouterr() == ("", said)
-
-
-def test_a_missing_package_is_named_with_its_remedy(setting, monkeypatch):
-    monkeypatch.setitem(contenders.CONTENDERS, "other", ("no_such_package", None))
-    with pytest.raises(ImportError, match="^other needs no_such_package: pip install no-such-pack"):
-        contenders.contender("other", setting)

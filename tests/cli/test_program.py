@@ -5,6 +5,7 @@ import errno
 import io
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,12 @@ def ended(monkeypatch, capsys):
             FileNotFoundError(2, "No such file", "a"),
             2,
             "a: No such file (--traceback shows where).",
+        ),
+        (
+            OSError(errno.EFBIG, "File too large"),
+            2,
+            f"a temporary file in {tempfile.gettempdir()} could not be written: File too large; "
+            "make room or set TMPDIR to another disk.",
         ),
         (PermissionError(13, "Denied", "x"), 2, "x: Denied (--traceback shows where)."),
         (

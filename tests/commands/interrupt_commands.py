@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -77,8 +78,7 @@ def main() -> None:
             if name == "resumed":
                 wrong += resumed(folder, [chance.uniform(*ANY_TIME) for _ in later])
                 continue
-            answers: dict[str, int] = {}
-            slowest = 0.0
+            answers, slowest = Counter(), 0.0
             for seconds in later if name == "photographs" else moments:
                 code, error, lasted = interrupted(COMMANDS[name], seconds, folder)
                 answer = judged(code, error, seconds)
@@ -87,13 +87,13 @@ def main() -> None:
                 if lasted > arguments.within:
                     answer = f"wrong: it took {lasted:.1f} s"
                 slowest = max(slowest, lasted)
-                answers[answer] = answers.get(answer, 0) + 1
+                answers[answer] += 1
                 if answer.startswith("wrong"):
-                    wrong.append(name)
                     print(f"{name} after {seconds:.2f} s: {answer}", flush=True)
-            print(f"{name}: {answers}, the slowest after {slowest:.1f} s", flush=True)
+            print(f"{name}: {dict(answers)}, the slowest after {slowest:.1f} s", flush=True)
+            wrong += [answer for answer in answers.elements() if answer.startswith("wrong")]
             if problem := judged_together(answers):
-                wrong.append(name)
+                wrong.append(problem)
                 print(f"{name}: {problem}", flush=True)
     if wrong:
         sys.exit(f"{len(wrong)} wrong answers")
