@@ -1,6 +1,7 @@
 """benchmarks/exporters.py, as a user runs it, on a tiny model."""
 
 import json
+from unittest import mock
 
 import contenders
 import pytest
@@ -28,10 +29,7 @@ def compare(invoke, tiny_model, tmp_path):
 @pytest.fixture
 def others(monkeypatch):
     """A contender whose package is not installed, and one that has no such model."""
-
-    def build(setting):
-        raise UsageError("it has only larger models.")
-
+    build = mock.Mock(side_effect=UsageError("it has only larger models."))
     monkeypatch.setitem(contenders.CONTENDERS, "missing", ("no_such_package", build))
     monkeypatch.setitem(contenders.CONTENDERS, "larger", (None, build))
 

@@ -1,15 +1,9 @@
 """The benchmark of the exporter's check, on few images: good files pass and bad ones do not."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import gate
 import pytest
 
 pytestmark = pytest.mark.soak(of="benchmarks")
-
-PROGRAM = Path(__file__).parents[2] / "benchmarks" / "gate.py"
 
 
 def test_the_gate_passes_equal_files_and_refuses_bad_ones():
@@ -26,12 +20,9 @@ def test_the_gate_passes_equal_files_and_refuses_bad_ones():
         assert found[name, "10 points worse"][1] == 0
 
 
-def test_it_is_a_command():
-    def printed(*words):
-        command = [sys.executable, PROGRAM, *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-    lines = printed("--images", "100", "--trials", "2").splitlines()
+def test_it_is_a_command(command, tmp_path):
+    words = ("benchmarks/gate.py", "--images", "100", "--trials", "2")
+    lines = command(*words, cwd=tmp_path, check=0).stdout.splitlines()
     assert lines[0] == "files that pass"
     assert [line.split()[0] for line in lines[3:]] == ["balanced"] * 7 + ["90/10"] * 7
-    assert "--trials" in printed("--help")
+    assert "--trials" in command(words[0], "--help", cwd=tmp_path, check=0).stdout

@@ -78,10 +78,8 @@ def test_the_step_has_the_precision(precision, monkeypatch):
         ("--peers transformers --precision mixed_bfloat16", "none of --peers can be timed"),
     ],
 )
-def test_mistakes_end_before_anything_is_timed(words, message):
-    command = [sys.executable, ROOT / "train/benchmark.py", *words.split()]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 2
+def test_mistakes_end_before_anything_is_timed(command, tmp_path, words, message):
+    result = command("train/benchmark.py", *words.split(), cwd=tmp_path, check=2)
     assert result.stderr.endswith(f"error: {message}\n")
 
 

@@ -6,6 +6,7 @@ import logging
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
@@ -136,23 +137,20 @@ def test_the_time_of_all_trainings_is_said_first(tmp_path, capsys, monkeypatch):
         Trial(str(i), name, dataclasses.replace(recipe, seed=i, learning_rate=i / 10), None)
         for i, name in enumerate(("ViT_Ti16", "BiT_R50x1", "ViT_Ti16", "ViT_Ti16"))
     ]
-    timed = []
-
-    def dry_run(model, source, recipe, split):
-        timed.append(model)
-        return SimpleNamespace(too_large="", seconds=60.0 + len(timed)), None
-
-    monkeypatch.setattr("keras_vit.training.dry_run", dry_run)
+    plans = [SimpleNamespace(too_large="", seconds=seconds) for seconds in (61.0, 62.0)]
+    dry_run = mock.Mock(side_effect=[(plan, None) for plan in plans])
+    monkeypatch.setattr(training, "dry_run", dry_run)
     (tmp_path / "3").mkdir()
     (tmp_path / "3" / "result.json").touch()
     _trials.print_total_time(trials, None, tmp_path)
+    *timing, total = capsys.readouterr().out.splitlines()
     # Each model is timed once.
-    assert timed == ["ViT-Ti_16", "BiT-R50x1"]
-    out = capsys.readouterr().out
-    *timing, total = out.splitlines()
-    assert timing == [f"compiling and timing some steps of {name}" for name in timed]
+    assert [call.args[0] for call in dry_run.call_args_list] == ["ViT-Ti_16", "BiT-R50x1"]
+    assert timing == [
+        "compiling and timing some steps of ViT-Ti_16",
+        "compiling and timing some steps of BiT-R50x1",
+    ]
     assert total == "about 3 min 4 s for 3 runs, measured with some steps"
-    monkeypatch.setattr("keras_vit.training.dry_run", None)
     _trials.print_total_time(trials[3:], None, tmp_path)
     assert capsys.readouterr().out == ""
 

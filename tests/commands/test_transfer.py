@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 import shutil
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -73,15 +74,11 @@ def test_tasks_on_the_disk_are_transferred_and_a_second_call_trains_only_what_is
     assert final.recipe["preset"] == "finetune-vtab"
     assert final.setting("augment") == "resize_crop_flip"
     # What is finished is only read.
-    trained, train = [], trials.train
-
-    def recorded(model, source, recipe, out, **options):
-        trained.append(out.path.name)
-        return train(model, source, recipe, out, **options)
-
-    monkeypatch.setattr(trials, "train", recorded)
+    train = mock.Mock(wraps=trials.train)
+    monkeypatch.setattr(trials, "train", train)
     done(COMMAND, *words, "1e-9")
     cifar, missing, dtd = json.loads((tmp_path / "out/transfer.json").read_text())["results"]
+    trained = [call.args[3].path.name for call in train.call_args_list]
     assert trained[:2] == ["lr-1e-09", "lr-0.03"]
     assert cifar["learning_rate"] == 0.03  # the other one learns nothing
     assert cifar["tried"].keys() == {"1e-09", "0.03"}
