@@ -252,19 +252,30 @@ def command():
     """Runs a command of the project as a user does, from another folder."""
 
     def run(script, *arguments, cwd, check=None, **options):
-        result = subprocess.run(
-            [sys.executable, ROOT / script, *map(str, arguments)],
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            **options,
-        )
-        if check is not None:
-            assert result.returncode == check, result.stdout + result.stderr
-        return result
+        return _run_python(ROOT / script, *arguments, cwd=cwd, check=check, **options)
 
     return run
+
+
+@pytest.fixture
+def python():
+    """Runs Python with variables of its own, and without those of the tests for Keras."""
+    ours = ("TF_", "KERAS_BACKEND")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+
+    def run(*words, check=0, cwd=None, **environment):
+        return _run_python(*words, check=check, cwd=cwd, env=kept | environment)
+
+    return run
+
+
+def _run_python(*words, check, **options):
+    result = subprocess.run(
+        [sys.executable, *map(str, words)], capture_output=True, text=True, timeout=240, **options
+    )
+    if check is not None:
+        assert result.returncode == check, result.stdout + result.stderr
+    return result
 
 
 @pytest.fixture(scope="session")

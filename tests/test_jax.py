@@ -1,9 +1,7 @@
 """The library on Keras' jax backend, in a separate process."""
 
 import dataclasses
-import os
-import subprocess
-import sys
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -47,8 +45,18 @@ np.savez("out.npz", losses=losses, trained=again, message=message)
 """
 
 
+@pytest.fixture
+def jax(python, tmp_path):
+    """Runs Python on Keras' jax backend."""
+    # Small models run only once, so optimising them takes longer than running them.
+    backend = {"KERAS_BACKEND": "jax", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    return functools.partial(python, cwd=tmp_path, **backend)
+
+
 @pytest.mark.slow
-def test_jax_gives_the_same_logits_attention_losses_and_file(small_spec, randomised, rng, tmp_path):
+def test_jax_gives_the_same_logits_attention_losses_and_file(
+    jax, small_spec, randomised, rng, tmp_path
+):
     from keras_vit._keras import keras
 
     models = {}
@@ -59,7 +67,7 @@ def test_jax_gives_the_same_logits_attention_losses_and_file(small_spec, randomi
     images = rng.normal(size=(8, 16, 24, 3)).astype(np.float32)
     targets = rng.integers(0, 5, 8)
     np.savez(tmp_path / "data.npz", images=images, targets=targets)
-    _run_under_jax(tmp_path, _PROGRAM, ",".join(_INTERMEDIATES), *_KINDS)
+    jax("-c", _PROGRAM, ",".join(_INTERMEDIATES), *_KINDS)
     for kind, model in models.items():
         actual = np.load(tmp_path / f"{kind}.out.npz")
         for name, expected in model.intermediates(*_INTERMEDIATES)(images).items():
@@ -78,10 +86,10 @@ def test_jax_gives_the_same_logits_attention_losses_and_file(small_spec, randomi
 
 
 @pytest.mark.slow
-def test_jax_reads_every_layout_to_the_references_outputs(tmp_path):
+def test_jax_reads_every_layout_to_the_references_outputs(jax):
     # The program whose figures docs/weights.md gives.
     program = Path(__file__).parents[1] / "benchmarks" / "parity.py"
-    header, _, _, *rows = _run_under_jax(tmp_path, program).splitlines()
+    header, _, _, *rows = jax(program).stdout.splitlines()
     assert header == "Keras on jax"
     assert len(rows) == 15
     for row in rows:
@@ -89,19 +97,3 @@ def test_jax_reads_every_layout_to_the_references_outputs(tmp_path):
         assert logits == "-" or float(logits) <= 2e-5, row
         # BiT's final norm divides values of up to 80 by very small deviations.
         assert encoded == "-" or float(encoded) <= (1e-4 if name == "bit" else 5e-5), row
-
-
-def _run_under_jax(folder, program: str | Path, *arguments) -> str:
-    environment = {k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"}
-    code = [program] if isinstance(program, Path) else ["-c", program]
-    result = subprocess.run(
-        [sys.executable, *code, *map(str, arguments)],
-        # Small models run only once, so optimising them takes longer than running them.
-        env={**environment, "KERAS_BACKEND": "jax", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout

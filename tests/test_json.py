@@ -135,11 +135,26 @@ def test_files_that_no_reader_expects_are_not_read(tmp_path):
     for name in ("pipe", "."):
         with pytest.raises(UsageError, match="is not a regular file"):
             _files.read_json(tmp_path / name, format=1)
+    with pytest.raises(UsageError, match=r"b\.json does not exist"):
+        _files.read_json(tmp_path / "b.json", format=1)
 
 
-def test_a_format_is_a_number(tmp_path):
-    for text in ("true", '"1"', "null", "[" + "1," * 10_000 + "1]"):
-        (tmp_path / "a.json").write_text(f'{{"format": {text}}}')
-        with pytest.raises(UsageError, match="expected format 1. Received: .*; write") as caught:
-            _files.read_json(tmp_path / "a.json", format=1)
-        assert len(str(caught.value)) < 400
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not valid JSON"),
+        ("{}", "expected format 1. Received: None; write"),
+        ("[1]", "expected format 1. Received: None; write"),
+        ('{"format": 2}', "expected format 1. Received: 2; upgrade keras_vit"),
+        ('{"format": true}', "expected format 1. Received: True; write"),
+        ('{"format": "1"}', "expected format 1. Received: '1'; write"),
+        ('{"format": null}', "expected format 1. Received: None; write"),
+        ('{"format": [' + "1," * 10_000 + "1]}", "expected format 1. Received: .*; write"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_another_format_is_refused(tmp_path, content, message):
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(UsageError, match=message) as caught:
+        _files.read_json(tmp_path / "a.json", format=1)
+    assert len(str(caught.value)) < 400
