@@ -197,40 +197,11 @@ def test_patches_crop_pixels_that_do_not_fill_a_patch_and_refuse_other_images(rn
         layers.Patches(16).compute_output_shape((None, None, 32, 3))
 
 
-def test_class_and_distillation_token_are_first_and_have_their_own_positions():
-    for count, tokens in ((1, {}), (2, {"distillation_token": True})):
-        layer = layers.PatchEncoder(4, **tokens)
-        layer(np.zeros((1, 2, 3), np.float32))
-        layer.class_token.assign(np.full((1, 1, 4), 100.0))
-        if tokens:
-            layer.distillation_token.assign(np.full((1, 1, 4), 200.0))
-        positions = np.arange(4 * (count + 2), dtype=np.float32).reshape(1, -1, 4)
-        layer.positions.assign(positions)
-        actual = np.asarray(layer(np.zeros((1, 2, 3), np.float32)))
-        added = np.array([100, 200, 0, 0] if tokens else [100, 0, 0])[:, None]
-        np.testing.assert_array_equal(actual, positions + added)
-
-
 def test_an_encoder_saved_before_there_was_a_distillation_token_has_none():
     config = layers.PatchEncoder(4).get_config()
     del config["distillation_token"]
     layer = layers.PatchEncoder.from_config(config)
     assert layer(np.zeros((1, 2, 3), np.float32)).shape == (1, 3, 4)
-
-
-def test_a_distilled_head_gives_the_mean_of_two_classifiers_or_both(rng):
-    layer = layers.DistilledHead(3)
-    x = rng.normal(size=(2, 8)).astype(np.float32)
-    assert not np.asarray(layer(x)).any()  # both start at zero
-    weights = [rng.normal(size=shape).astype(np.float32) for shape in ((4, 3), (3,)) * 2]
-    layer.set_weights(weights)
-    kernel, bias, distillation_kernel, distillation_bias = weights
-    expected = [x[:, :4] @ kernel + bias, x[:, 4:] @ distillation_kernel + distillation_bias]
-    both = np.asarray(layer(x, both=True))
-    np.testing.assert_allclose(both, np.stack(expected, 1), atol=1e-5)
-    np.testing.assert_allclose(np.asarray(layer(x)), both.mean(1), atol=1e-6)
-    symbolic = layer(keras.Input((8,)), both=True)
-    assert tuple(symbolic.shape) == (None, 2, 3)
 
 
 @pytest.mark.skipif(LEGACY, reason="tf_keras has no fused attention")
@@ -336,18 +307,6 @@ def test_stochastic_depth_drops_whole_examples_and_scales_the_rest():
     np.testing.assert_array_equal(layers.StochasticDepth(0.25)(x, training=False), x)
 
 
-def test_gelu_is_exact_or_approximate():
-    outputs = []
-    for gelu in ("erf", "tanh"):
-        mlp = layers.MLP(1, gelu=gelu)
-        mlp.build((None, 1))
-        for dense in (mlp.dense_0, mlp.dense_1):
-            dense.set_weights([np.ones((1, 1)), np.zeros(1)])
-        outputs.append(float(mlp(np.full((1, 1), 2.7, np.float32), training=False)[0, 0]))
-    assert outputs[0] == pytest.approx(2.6906391, abs=1e-6)
-    assert outputs[0] - outputs[1] == pytest.approx(-4.73e-4, abs=2e-6)
-
-
 def test_initialisers_are_the_official_ones():
     layer = layers.TransformerBlock(4, 1024)
     layer.build((None, 10, 256))
@@ -408,18 +367,6 @@ def test_layers_accept_numpy_numbers():
         layers.PatchEncoder(np.int64(48), grid=(np.int64(2), 3)),
     ):
         json.dumps(layer.get_config())
-
-
-def test_attention_scores_are_built_again_from_their_configuration(rng):
-    block = layers.TransformerBlock(3, 112, layer_scale=0.1, name="block")
-    scores, x = layers.AttentionScores(block), rng.normal(size=(2, 7, 48)).astype(np.float32)
-    config = json.loads(json.dumps(keras.saving.serialize_keras_object(scores)))
-    again = keras.saving.deserialize_keras_object(config)
-    assert again.block.get_config() == block.get_config()
-    assert tuple(again(x).shape) == tuple(scores(x).shape) == (2, 3, 7, 7)
-    assert again.compute_output_shape((2, 7, 48)) == (2, 3, 7, 7)
-    again.set_weights(scores.get_weights())
-    np.testing.assert_array_equal(np.asarray(again(x)), np.asarray(scores(x)))
 
 
 def _attributes(layer):

@@ -40,9 +40,11 @@ def cases(specs, *slow):
 
 
 def shapes_of_outputs(model):
-    images = np.zeros((2, *model.image_size, 3), np.float32)
-    outputs = model.intermediates(*model.intermediate_names)(images)
-    return {name: tuple(tensor.shape) for name, tensor in outputs.items()}
+    outputs = model.intermediates(*model.intermediate_names)
+    found = outputs(np.zeros((2, *model.image_size, 3), np.float32))
+    shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
+    assert shapes == {name: (2, *tensor.shape[1:]) for name, tensor in outputs.output.items()}
+    return shapes
 
 
 @pytest.mark.flavours
