@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import contextlib
 import functools
 import graphlib
 import importlib
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from keras_vit import UsageError
 from keras_vit.cli import COMMANDS
 
 ROOT = Path(__file__).parents[1]
@@ -92,33 +94,18 @@ def test_imports_go_down():
     assert not wrong
 
 
+@pytest.mark.flavours
 def test_imported_names_exist():
     """Benchmarks and soaks import in functions, which few tests run."""
-    missing = []
-    for file in (file for code in CODE for file in (ROOT / code).rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "keras_vit":
-                missing += [
-                    f"{file}: {node.module}.{alias.name}"
-                    for alias in node.names
-                    if alias.name not in {"*"} | defined(node.module)
-                    and f"{node.module}.{alias.name}" not in imports()
-                ]
-    assert not missing
-
-
-@functools.cache
-def defined(module: str) -> set[str]:
-    """The names of a module; `import *` brings those of another."""
-    path = ROOT.joinpath(*module.split("."))
-    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    names = set()
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-            names |= defined(node.module)
-        # A lazy `__init__` has names as texts.
-        names.add(getattr(node, "name", getattr(node, "id", getattr(node, "value", None))))
-    return {name for name in names if isinstance(name, str)}
+    imported = {
+        ast.unparse(node)
+        for file in (file for code in CODE for file in (ROOT / code).rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "keras_vit"
+    }
+    for line in sorted(imported):
+        with contextlib.suppress(UsageError):  # a module is for the other flavour
+            exec(line, {})
 
 
 def test_there_is_no_circle():
