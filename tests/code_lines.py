@@ -5,6 +5,7 @@ files and of lines.
 """
 
 import argparse
+import ast
 import io
 import tokenize
 from collections import Counter
@@ -14,21 +15,17 @@ _NOT_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
     tokenize.ENCODING, tokenize.ENDMARKER,
 }  # fmt: skip
-_STARTS = {tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 
 
 def code_lines(text: str) -> int:
     """The lines of a program that have a token of code; texts that stand alone are docstrings."""
     lines: set[int] = set()
-    before = tokenize.NEWLINE
-    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
-    for token, after in zip(tokens, [*tokens[1:], tokens[-1]], strict=True):
-        ends = after.type in (tokenize.NEWLINE, tokenize.ENDMARKER)
-        alone = token.type == tokenize.STRING and before in _STARTS and ends
-        if token.type not in _NOT_CODE and not alone:
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in _NOT_CODE:
             lines.update(range(token.start[0], token.end[0] + 1))
-        if token.type not in (tokenize.COMMENT, tokenize.NL):
-            before = token.type
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            lines.difference_update(range(node.lineno, node.end_lineno + 1))
     return len(lines)
 
 

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -20,13 +19,12 @@ def files(folder):
     return {str(path.relative_to(folder)) for path in found}
 
 
-def test_the_wheel_has_every_template(tmp_path):
+def test_the_wheel_has_every_template(python, tmp_path):
     for name in ("setup.py", "pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, tmp_path)
     without_caches = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "keras_vit", tmp_path / "keras_vit", ignore=without_caches)
-    build = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", "built"]
-    subprocess.run(build, cwd=tmp_path, check=True, capture_output=True)
+    python("setup.py", "--quiet", "build_py", "--build-lib", "built", cwd=tmp_path)
     expected = files(ROOT / "keras_vit")
     assert "evaluation/report.html.j2" in expected
     assert files(tmp_path / "built/keras_vit") == expected

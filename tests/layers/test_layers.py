@@ -130,19 +130,17 @@ def test_every_weight_gets_a_gradient(name, rng, randomised):
 def test_layers_of_every_kind_train_under_xla_for_several_steps_at_once(rng):
     names = ("encoder_2d", "block_relative", "block_dropout", "map")
     names += ("residual_unit_smaller", "pre_activation_unit_smaller", "std_conv_symmetric")
-    layers, shapes = [LAYERS[name][0]() for name in names], [LAYERS[name][1] for name in names]
-    inputs = [keras.Input(shape) for shape in shapes]
-    outputs = [layer(x) for layer, x in zip(layers, inputs, strict=True)]
+    inputs = [keras.Input(LAYERS[name][1]) for name in names]
+    outputs = [LAYERS[name][0]()(x) for name, x in zip(names, inputs, strict=True)]
     merged = keras.layers.Concatenate()([keras.layers.Flatten()(y) for y in outputs])
     model = keras.Model(inputs, keras.layers.Dense(1)(merged))
-    before = [weight for layer in layers for weight in layer.get_weights()]
+    before = model.get_weights()
     optimizer = keras.optimizers.SGD(0.01)
     model.compile(optimizer=optimizer, loss="mse", jit_compile=True, steps_per_execution=2)
-    x = [rng.normal(size=(2, *shape)).astype(np.float32) for shape in shapes]
+    x = [rng.normal(size=(2, *LAYERS[name][1])).astype(np.float32) for name in names]
     model.fit(x, np.ones((2, 1), np.float32), batch_size=1, verbose=0)
     assert int(optimizer.iterations) == 2
-    after = [weight for layer in layers for weight in layer.get_weights()]
-    moved = [np.abs(a - b).max() for a, b in zip(after, before, strict=True)]
+    moved = [np.abs(a - b).max() for a, b in zip(model.get_weights(), before, strict=True)]
     assert np.isfinite(moved).all()
     # In a new residual unit, weights before the scale of zero have no gradient yet.
     assert np.mean(np.array(moved) > 0) > 0.8
