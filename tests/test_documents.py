@@ -1,6 +1,8 @@
-"""README.md and docs/: programs run, links have targets."""
+"""README.md, docs/ and docstrings: programs and examples run, links have targets."""
 
 import dataclasses
+import doctest
+import importlib
 import json
 import re
 import shutil
@@ -30,10 +32,26 @@ PROGRAMS = {
     for page in PAGES
     if (actual := re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
 }
+SLOW_MODULES = ("keras_vit.deploy", "keras_vit.evaluation.run_report", "keras_vit.training")
+FILES = [file for file in sorted((ROOT / "keras_vit").rglob("*.py")) if ">>> " in file.read_text()]
+MODULES = [
+    ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for file in FILES
+]
 
 
 @pytest.fixture
-def published(tmp_path, augreg_index, monkeypatch):
+def folder(tmp_path, shared_folder, trained_run, monkeypatch):
+    """The working folder, with the run and the pictures that programs and examples name."""
+    shutil.copytree(trained_run.path, tmp_path / "work/runs/flowers")
+    shutil.copytree(shared_folder, tmp_path / "work/flower_photos")
+    shutil.copyfile(next(shared_folder.glob("*/*.jpg")), tmp_path / "work/photo.jpg")
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def published(augreg_index, monkeypatch):
     """A cache with small models under the names of the files that docs/weights.md downloads."""
     for name in ("ViT-B_16", "ViT-S_16"):
         small = dataclasses.replace(VARIANTS[name], hidden_dim=24, depth=1, num_heads=2, mlp_dim=32)
@@ -47,16 +65,12 @@ def published(tmp_path, augreg_index, monkeypatch):
         path.parent.mkdir(parents=True, exist_ok=True)
         built = keras_vit.ViT(VARIANTS[model], entry.num_classes, entry.image_size)
         keras_vit.save_weights(built, path)
-    return tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("published")
 @pytest.mark.parametrize("page", PROGRAMS)
-def test_programs_run(page, published, image_folder, trained_run, monkeypatch, rng):
-    folder = published / "work"
-    shutil.copytree(trained_run.path, folder / "runs" / "flowers")
-    image_folder.rename(folder / "flower_photos")
-    monkeypatch.chdir(folder)
+def test_programs_run(page, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "keras", keras)  # of the flavour under test
     write_weights()
     names = {
@@ -83,6 +97,39 @@ _CHECKS = {
     "README.md": lambda names, folder: deploy.Runner(folder / "model.tflite"),
     "docs/export-python.md": lambda names, folder: deploy.Runner(folder / "own.tflite"),
 }
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * name.startswith(SLOW_MODULES))
+        for name in MODULES
+    ],
+)
+def test_examples_run(module, user):
+    if module == "keras_vit.deploy.bundle.opened":
+        deploy.export_bundles("runs/flowers", "runs/flowers/export", threads=())
+    module = importlib.import_module(module)
+    examples = [each for each in doctest.DocTestFinder().find(module) if each.examples]
+    assert examples
+    printed: list[str] = []
+    runner = doctest.DocTestRunner()
+    for example in examples:
+        example.globs.update(user)
+        runner.run(example, out=printed.append)
+    assert runner.failures == 0, "".join(printed)
+
+
+@pytest.fixture
+def user(folder, augreg_index, small_spec, randomised, rng):
+    """What examples do not define themselves."""
+    model = randomised(keras_vit.ViT(small_spec, num_classes=3, image_size=48))
+    images = rng.integers(0, 256, (12, 48, 48, 3)).astype(np.uint8)
+    inputs = keras_vit.preprocess(images, model)
+    return {
+        "keras": keras, "keras_vit": keras_vit, "model": model, "images": images, "inputs": inputs,
+        "classes": np.arange(12) % 3, "names": ["daisy", "rose", "tulip"],
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS])
