@@ -15,7 +15,7 @@ import safetensors.numpy
 
 import keras_vit
 from keras_vit import UsageError, runs
-from keras_vit.data import SOURCES, Opener, Source, digits, open_source, split_source
+from keras_vit.data import SOURCES, Opener, digits, open_source, split_source
 from keras_vit.labels import write_labels
 from keras_vit.weights.checkpoint import open_checkpoint
 
@@ -85,23 +85,12 @@ def test_labels_are_the_lines_of_their_file_and_as_many_as_the_classes(run):
         runs.open_run(run)
 
 
-def stripes():
-    """An imaginary source."""
-    return Source(
-        name="stripes",
-        labels=("across", "down"),
-        ids=tuple(map(str, range(8))),
-        targets=np.arange(8) % 2,
-        image=lambda i: np.full((8, 8, 3), i, np.uint8),
-    )
-
-
 @pytest.fixture
 def create(tmp_path, small_spec):
-    """Writes a run of two classes that was trained on a source."""
+    """Writes a run that was trained on a source."""
 
     def write(source):
-        model, split = keras_vit.ViT(small_spec, 2, 16), split_source(source)
+        model, split = keras_vit.ViT(small_spec, len(source.labels), 16), split_source(source)
         runs.create_run(tmp_path / "run", model, source, split, {"recipe": {}}, "fresh")
         return runs.open_run(tmp_path / "run")
 
@@ -109,18 +98,19 @@ def create(tmp_path, small_spec):
 
 
 def test_a_source_is_added_by_a_function_and_a_row(create, monkeypatch):
-    monkeypatch.setitem(SOURCES, "stripes", Opener(stripes))
-    source = open_source("stripes")
+    figures = dataclasses.replace(digits(), name="figures", locator="figures")
+    monkeypatch.setitem(SOURCES, "figures", Opener(lambda: figures))
+    source = open_source("figures")
     run = create(source)
-    assert run.recipe["data"] == "stripes"
+    assert run.recipe["data"] == "figures"
     again = run.source()
-    assert (again.name, again.locator, again.ids) == ("stripes", "stripes", source.ids)
+    assert (again.name, again.locator, again.ids) == ("figures", "figures", source.ids)
     np.testing.assert_array_equal(run.split(again).held_out, split_source(source).held_out)
 
 
 def test_names_of_classes_with_line_breaks_are_refused_before_a_run_is_written(create, tmp_path):
-    source = dataclasses.replace(stripes(), labels=("across", "down\x85"))
-    with pytest.raises(UsageError, match=r"stripes: .*line breaks. Received: 'down\\x85'; rename"):
+    source = dataclasses.replace(digits(), labels=("a\x85", *"bcdefghij"))
+    with pytest.raises(UsageError, match=r"digits: .*line breaks. Received: 'a\\x85'; rename"):
         create(source)
     assert not (tmp_path / "run").exists()
 
@@ -241,12 +231,12 @@ def test_a_run_that_could_not_be_read_again_or_replaces_a_device_is_not_written(
 ):
     os.mkfifo(tmp_path / "run")
     with pytest.raises(UsageError, match="run is not a folder; choose another"):
-        create(stripes())
+        create(digits())
     assert (tmp_path / "run").is_fifo()
     (tmp_path / "run").unlink()
     monkeypatch.setattr(runs, "_MOST_SPLIT", 100)
-    with pytest.raises(UsageError, match=r"stripes: expected images whose names fit into 100 by"):
-        create(stripes())
+    with pytest.raises(UsageError, match=r"digits: expected images whose names fit into 100 by"):
+        create(digits())
     assert not [*tmp_path.iterdir()]
 
 

@@ -67,21 +67,20 @@ def test_resampled_weights_have_the_shape_for_the_new_grid(name, prefix, rng):
         np.testing.assert_allclose(same, array, atol=1e-6)
 
 
-def assert_resamples_as(file, count, **options):
+@pytest.mark.parametrize(
+    ("file", "count", "method"),
+    [("posembed_interpolation", 8, "bilinear"), ("posembed_timm", 3, "bicubic")],
+)
+def test_bilinear_is_the_official_rule_and_bicubic_that_of_timm(fixtures, file, count, method):
     """Tables "{kind}_{old}to{new}_in" give those whose names end in "_out": "cls_3to5_in"."""
-    arrays = np.load(file)
+    arrays = np.load(fixtures / f"{file}.npz")
     names = [name.removesuffix("_in") for name in arrays.files if name.endswith("_in")]
     assert len(names) == count
     for name in names:
         kind, sizes = name.split("_")  # "nocls", "4x6to9x5"
         grids = [(tuple(map(int, side.split("x"))) * 2)[:2] for side in sizes.split("to")]
-        actual = resample_positions(arrays[f"{name}_in"], *grids, kind == "cls", **options)
+        actual = resample_positions(arrays[f"{name}_in"], *grids, kind == "cls", method)
         np.testing.assert_allclose(actual, arrays[f"{name}_out"], atol=1e-6, err_msg=name)
-
-
-def test_bilinear_is_the_official_rule_and_bicubic_that_of_timm(fixtures):
-    assert_resamples_as(fixtures / "posembed_interpolation.npz", 8)
-    assert_resamples_as(fixtures / "posembed_timm.npz", 3, method="bicubic")
 
 
 @pytest.mark.parametrize("prefix", [1, 2])
