@@ -59,22 +59,16 @@ def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path, kind):
     ids=lambda error: type(error).__name__,
 )
 def test_a_full_disk_is_one_line_with_the_path(tmp_path, error):
-    def folder():
-        # A file within a folder: the folder's own path is named, not the hidden one.
-        with _files.replacing_folder(tmp_path / "a") as new, _files.replacing(new / "b.txt"):
-            raise error
-
-    def file():
-        with _files.replacing(tmp_path / "a"):
-            raise ValueError("closing the archive failed") from error
-
-    for write in (folder, file):
-        with pytest.raises(OSError, match="could not be written") as caught:
-            write()
-        reason = "Disk quota" if "quota" in str(error) else "No space left on device"
-        assert str(caught.value).startswith(f"{tmp_path / 'a'} could not be written: {reason}")
-        assert str(caught.value).count("\n") == 0
-        assert names(tmp_path) == []
+    with (
+        pytest.raises(OSError, match="could not be written") as caught,
+        _files.replacing_folder(tmp_path / "a") as new,
+        _files.replacing(new / "b.txt"),  # the folder's own path is named, not the hidden one
+    ):
+        raise ValueError("closing the archive failed") from error
+    reason = "Disk quota" if "quota" in str(error) else "No space left on device"
+    assert str(caught.value).startswith(f"{tmp_path / 'a'} could not be written: {reason}")
+    assert str(caught.value).count("\n") == 0
+    assert names(tmp_path) == []
 
 
 def test_every_writer_names_the_path_on_a_full_disk(tmp_path):
@@ -170,27 +164,21 @@ def test_another_group_may_not_read_what_the_old_group_alone_could(tmp_path, mon
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("kind", ["file", "folder"])
 @pytest.mark.parametrize("exists", [True, False])
-def test_what_a_link_leads_to_is_replaced_and_the_link_stays(tmp_path, exists):
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "run").mkdir()
+def test_what_a_link_leads_to_is_replaced_and_the_link_stays(tmp_path, kind, exists):
+    path, link, disk = tmp_path / "disk" / "written", tmp_path / "a.npz", tmp_path / "disk"
+    disk.mkdir()
     if exists:
-        (tmp_path / "disk" / "blob").write_text("old")
-        (tmp_path / "disk" / "folder").mkdir()
-    (tmp_path / "run" / "a.npz").symlink_to("../disk/second")
-    (tmp_path / "disk" / "second").symlink_to(tmp_path / "disk" / "blob")
-    (tmp_path / "run" / "export").symlink_to("../disk/folder")
-    with _files.replacing(tmp_path / "run" / "a.npz") as temporary:
-        assert temporary.name == "a.npz"  # numpy adds a suffix to other names
-        temporary.write_text("new")
-    with _files.replacing_folder(tmp_path / "run" / "export") as new:
-        (new / "b.txt").write_text("new")
-    assert names(tmp_path / "disk") == ["blob", "folder", "second"]
-    assert not (tmp_path / "disk" / "blob").is_symlink()
-    assert (tmp_path / "disk" / "blob").read_text() == "new"
-    assert names(tmp_path / "disk" / "folder") == ["b.txt"]
-    assert all((tmp_path / "run" / name).is_symlink() for name in ("a.npz", "export"))
-    assert names(tmp_path / "run") == ["a.npz", "export"]
+        write(kind, path, "old")
+    link.symlink_to("disk/second")
+    (disk / "second").symlink_to(path)
+    with writing(kind, link) as new:
+        assert "a.npz" in (new.name, new.parent.name)  # numpy adds a suffix to other names
+        new.write_text("new")
+    assert read(kind, path) == "new"
+    assert (link.is_symlink(), path.is_symlink()) == (True, False)
+    assert (names(disk), names(tmp_path)) == (["second", "written"], ["a.npz", "disk"])
 
 
 @pytest.mark.parametrize("leads_to", ["missing/a", "itself"])
@@ -258,14 +246,9 @@ kind, path, *package.__path__ = sys.argv[1:]
 sys.modules["keras_vit"] = package
 from keras_vit import _files
 for n in itertools.count():
-    content = str(n % 10) * 300_000
-    if kind == "file":
-        with _files.replacing(path) as new:
-            new.write_text(content)
-    else:
-        with _files.replacing_folder(path) as new:
-            for name in "abc":
-                (new / name).write_text(content)
+    with (_files.replacing if kind == "file" else _files.replacing_folder)(path) as new:
+        for file in [new] if kind == "file" else [new / name for name in "abc"]:
+            file.write_text(str(n % 10) * 300_000)
 """
 
 

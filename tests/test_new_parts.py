@@ -54,6 +54,13 @@ RAMP = positions.PositionEmbedding(
 )
 
 
+# "both" has the weights of two kinds: a file of it has the keys of each of them.
+LEARNED, RELATIVE = POSITION_EMBEDDINGS["learned"], POSITION_EMBEDDINGS["relative"]
+BOTH = dataclasses.replace(
+    LEARNED, attention_weights=RELATIVE.attention_weights, bias=RELATIVE.bias
+)
+
+
 # "energy" has a weight, and is not linear.
 @register
 class EnergyPooling(PoolingLayer):
@@ -115,7 +122,7 @@ KINDS = {
     "memory": {"pooling": "memory"},
     "squared": {"mlp_kind": "squared"},
     "spin": {"rotation": "spin"},
-    "scale": {"layer_scale": 0.1},
+    "both and scale": {"position_embedding": "both", "layer_scale": 0.1},
     "energy and ramp": {"position_embedding": "ramp", "pooling": "energy", "mlp_kind": "squared"},
     "memory and spin": {"pooling": "memory", "rotation": "spin", "layer_scale": 0.1},
 }
@@ -125,6 +132,7 @@ KINDS = {
 def model(request, monkeypatch, randomised):
     """A model of the imaginary kinds, whose weights are not zeros and ones."""
     monkeypatch.setitem(POSITION_EMBEDDINGS, "ramp", RAMP)
+    monkeypatch.setitem(POSITION_EMBEDDINGS, "both", BOTH)
     monkeypatch.setitem(POOLINGS, "energy", ENERGY)
     monkeypatch.setitem(POOLING_LAYERS, "energy", lambda spec, name: EnergyPooling(name=name))
     monkeypatch.setitem(embedding.TOKENS, "memory_token", MEMORY_TOKEN)
@@ -151,7 +159,7 @@ def test_the_spec_knows_the_kinds_constraints(model):
     if model.spec.position_embedding == "ramp":
         with pytest.raises(UsageError, match="'ramp' needs .* multiple of 6. Received"):
             ViTSpec(8, 32, 2, 2, 112, position_embedding="ramp")
-    with pytest.raises(UsageError, match="must be one of learned, .*, ramp. Received"):
+    with pytest.raises(UsageError, match="must be one of learned, .*, both. Received"):
         ViTSpec(8, 48, 2, 3, 112, position_embedding="slope")
     with pytest.raises(UsageError, match="must be one of token, .*, memory. Received"):
         ViTSpec(8, 48, 2, 3, 112, pooling="max")
@@ -211,19 +219,6 @@ def test_a_kind_without_weights_is_refused_there_too(monkeypatch, tmp_path, kind
     model = keras_vit.ViT(ViTSpec(8, 48, 1, 3, 112, **kind), 5, SIZE)
     with pytest.raises(UsageError, match="timm's ViT has learned positions or none"):
         keras_vit.save_weights(model, tmp_path / "model.safetensors")
-
-
-def test_the_kind_with_the_most_keys_is_the_one_in_the_file(monkeypatch, randomised, tmp_path):
-    learned, relative = POSITION_EMBEDDINGS["learned"], POSITION_EMBEDDINGS["relative"]
-    attention = {"attention_weights": relative.attention_weights, "bias": relative.bias}
-    both = dataclasses.replace(learned, **attention)
-    monkeypatch.setitem(POSITION_EMBEDDINGS, "both", both)
-    spec = ViTSpec(8, 48, 1, 3, 112, position_embedding="both")
-    model = randomised(keras_vit.ViT(spec, 5, 16))
-    keras_vit.save_weights(model, tmp_path / "weights.npz")
-    np.savez(tmp_path / "bare.npz", **np.load(tmp_path / "weights.npz"))
-    again = keras_vit.model_from_weights(tmp_path / "bare.npz")
-    assert again.spec.position_embedding == "both"
 
 
 def test_the_exported_file_gives_the_logits_of_keras(model, images):
