@@ -155,16 +155,6 @@ def test_fresh_head_gives_uniform_predictions(spec, images):
 
 
 @pytest.mark.flavours
-@pytest.mark.parametrize(
-    ("spec", "width"),
-    [(VIT, 48), (WITH_POOLINGS["distilled"], 2 * 48), (HYBRID, 48), (BIT, 2048)],
-    ids=["token", "distilled", "hybrid", "bit"],
-)
-def test_no_classes_gives_the_representation(spec, width):
-    assert tuple(build(spec, num_classes=0).output.shape)[1:] == (width,)
-
-
-@pytest.mark.flavours
 def test_both_classifiers_of_a_distilled_model_start_at_zero_with_the_bias(images):
     model = build(WITH_POOLINGS["distilled"], head_bias=-10.0, dtype="mixed_bfloat16")
     both = model.get_layer("head")(keras.Model(model.input, model.features)(images), both=True)
@@ -190,10 +180,8 @@ def test_every_weight_gets_a_gradient(spec, images, rng, randomised):
 @pytest.mark.parametrize(
     ("kind", "policy"),
     [
-        ("vit", "mixed_bfloat16"),
+        *((kind, "mixed_bfloat16") for kind in KINDS),
         ("vit", "mixed_float16"),
-        ("hybrid", "mixed_bfloat16"),
-        ("bit", "mixed_bfloat16"),
         pytest.param("hybrid", "mixed_float16", marks=pytest.mark.slow),
         pytest.param("bit", "mixed_float16", marks=pytest.mark.slow),
     ],

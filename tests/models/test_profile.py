@@ -1,8 +1,8 @@
 """The costs of layers: the formula equals what TensorFlow's graph and XLA count."""
 
-import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import keras_vit
@@ -10,6 +10,8 @@ from keras_vit.evaluation.counting import counted_flops, layer_flops
 from keras_vit.models import profile
 from keras_vit.models.pretrained import model_class
 from keras_vit.specs import VARIANTS
+from keras_vit.training import Recipe
+from keras_vit.training.costs import training_flops
 from keras_vit.weights import parameter_count
 
 SMALL = keras_vit.ViTSpec(8, 96, 2, 3, 384)
@@ -24,42 +26,32 @@ CASES = {
     "hybrid": (replace(SMALL, patch_size=4, depth=1, stem=STEM), (40, 56)),
     "bit": (keras_vit.ResNetSpec((1, 2, 1, 1)), (70, 96)),
 }
-UNDER_JAX = """
-import json, runpy, sys
-import jax, numpy as np
-from keras_vit.models.pretrained import model_class
-from keras_vit.models.profile import profile
-from keras_vit.training.costs import training_flops
-from keras_vit.training.recipes import Recipe
 
-found = {}
-for name, (spec, size) in runpy.run_path(sys.argv[1])["CASES"].items():
-    model = model_class(spec)(spec, 5, size)
-    images = np.zeros((4, *size, spec.in_channels), np.float32)
-    weights = [variable.value for variable in model.trainable_variables]
-    others = [variable.value for variable in model.non_trainable_variables]
 
-    def forward(weights):
-        return model.stateless_call(weights, others, images, training=True)[0]
+def count_under_jax():
+    import jax
 
-    def gradients(weights):
-        return jax.grad(lambda weights: forward(weights).sum())(weights)
+    for name, (spec, size) in CASES.items():
+        model = model_class(spec)(spec, 5, size)
+        images = np.zeros((4, *size, spec.in_channels), np.float32)
+        weights = [variable.value for variable in model.trainable_variables]
+        others = [variable.value for variable in model.non_trainable_variables]
 
-    xla = [jax.jit(f).lower(weights).cost_analysis()["flops"] for f in (forward, gradients)]
-    layers = profile(spec, 5, size)
-    counted = [4 * sum(layer.flops for layer in layers), 4 * training_flops(layers, Recipe())]
-    found[name] = [a / b for a, b in zip(counted, xla)]
-print(json.dumps(found))
-"""
+        def forward(weights, model=model, others=others, images=images):
+            return model.stateless_call(weights, others, images, training=True)[0]
+
+        gradients = jax.grad(lambda weights, forward=forward: forward(weights).sum())
+        xla = [jax.jit(f).lower(weights).cost_analysis()["flops"] for f in (forward, gradients)]
+        layers = profile.profile(spec, 5, size)
+        counted = [4 * sum(layer.flops for layer in layers), 4 * training_flops(layers, Recipe())]
+        # XLA also counts additions and norms, and leaves out the zeros around images.
+        assert counted == pytest.approx(xla, rel=0.04), (name, counted, xla)
 
 
 @pytest.mark.soak(of="trainings")
 def test_operations_are_those_that_xla_counts(python):
-    jax = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
-    result = python("-c", UNDER_JAX, __file__, **jax)
-    for name, ratios in json.loads(result.stdout.splitlines()[-1]).items():
-        # XLA also counts additions and norms, and leaves out the zeros around images.
-        assert ratios == pytest.approx([1, 1], abs=0.04), name
+    program = f"import runpy; runpy.run_path({__file__!r})['count_under_jax']()"
+    python("-c", program, KERAS_BACKEND="jax", JAX_PLATFORMS="cpu")
 
 
 @pytest.mark.parametrize(

@@ -84,15 +84,12 @@ def test_bilinear_is_the_official_rule_and_bicubic_that_of_timm(fixtures, file, 
 
 
 @pytest.mark.parametrize("prefix", [1, 2])
-def test_the_positions_of_tokens_and_the_corners_are_kept(rng, prefix):
+def test_the_positions_of_tokens_are_kept(rng, prefix):
     table = rng.normal(size=(1, prefix + 6, 5)).astype(np.float32)
     actual = resample_positions(table, (2, 3), (7, 4), prefix=prefix)
     np.testing.assert_array_equal(actual[:, :prefix], table[:, :prefix])
     patches = resample_positions(table[:, prefix:], (2, 3), (7, 4), prefix=0)
     np.testing.assert_array_equal(actual[:, prefix:], patches)
-    old, new = table[0, prefix:].reshape(2, 3, 5), patches.reshape(7, 4, 5)
-    for corner in ((0, 0), (0, -1), (-1, 0), (-1, -1)):
-        np.testing.assert_allclose(new[corner], old[corner], atol=1e-6)
 
 
 @pytest.mark.parametrize(("old", "new"), [(28, 14), (16, 30), (14, 24), (49, 7), (3, 1), (1, 4)])
