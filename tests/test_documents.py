@@ -20,11 +20,10 @@ from keras_vit.data.augmentation import AUGMENTATIONS
 from keras_vit.data.sources import SOURCES
 from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.specs import VARIANTS
-from keras_vit.weights import find_weights, parameter_count
+from keras_vit.weights import find_weights
 from keras_vit.weights.cache import cached_path
 
 ROOT = Path(__file__).parents[1]
-MODELS = (ROOT / "docs/models.md").read_text()
 PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
 NOTEBOOKS = [f"examples/{each.name}" for each in sorted((ROOT / "examples").glob("*.ipynb"))]
 PROGRAMS = {
@@ -148,14 +147,7 @@ def test_notebooks_are_stored_without_outputs():
             assert not cell.get("execution_count"), path
 
 
-@pytest.mark.parametrize("name", [name for name in VARIANTS if not name.endswith("-gap")])
-def test_its_parameter_counts_are_exact(name):
-    assert re.search(
-        rf"{re.escape(name)}( \(for tiny images\))? \| {parameter_count(VARIANTS[name]):,} ", MODELS
-    )
-
-
-def test_its_table_of_augmentations_is_complete():
+def test_the_table_of_augmentations_is_complete():
     section = (ROOT / "docs/data.md").read_text().split("## Augmentation")[1].split("\n## ")[0]
     cells = re.findall(r"(?m)^\| (`.*?) \|", section)
     assert set(re.findall(r"`(\w+)`", " ".join(cells))) == set(AUGMENTATIONS)
