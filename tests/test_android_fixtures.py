@@ -60,14 +60,8 @@ def decoded(scores):
 
 
 def test_the_cumulative_sum_is_one(tool):
-    from ai_edge_litert.interpreter import Interpreter
-
-    interpreter = Interpreter(model_path=str(tool["CUMULATIVE_SUM"]))
-    interpreter.allocate_tensors()
     numbers = np.arange(10, dtype=np.float32)
-    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], numbers)
-    interpreter.invoke()
-    actual = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+    actual = deploy.Runner(tool["CUMULATIVE_SUM"])(numbers)
     np.testing.assert_array_equal(actual, np.cumsum(numbers))
 
 

@@ -32,10 +32,10 @@ PROGRAMS = {
     if (actual := re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
 }
 SLOW_MODULES = ("keras_vit.deploy", "keras_vit.evaluation.run_report", "keras_vit.training")
-FILES = [file for file in sorted((ROOT / "keras_vit").rglob("*.py")) if ">>> " in file.read_text()]
 MODULES = [
     ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    for file in FILES
+    for file in sorted((ROOT / "keras_vit").rglob("*.py"))
+    if ">>> " in file.read_text()
 ]
 
 

@@ -198,22 +198,20 @@ def test_what_a_killed_check_left_is_removed_by_the_next_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("replacing", "kind", "message"),
+    ("kind", "old", "message"),
     [
-        (_files.replacing, "pipe", "pipe is not an ordinary file"),
-        (_files.replacing_folder, "pipe", "pipe is not a folder; choose another path"),
-        (_files.replacing_folder, "file", "file is not a folder; choose another path"),
+        ("file", "pipe", "pipe is not an ordinary file"),
+        ("folder", "pipe", "pipe is not a folder; choose another path"),
+        ("folder", "file", "file is not a folder; choose another path"),
     ],
 )
-def test_a_pipe_is_not_replaced_and_a_folder_replaces_only_a_folder(
-    tmp_path, replacing, kind, message
-):
-    path = tmp_path / kind
-    os.mkfifo(path) if kind == "pipe" else path.write_text("x")
-    with pytest.raises(UsageError, match=message), replacing(path):
+def test_a_pipe_is_not_replaced_and_a_folder_replaces_only_a_folder(tmp_path, kind, old, message):
+    path = tmp_path / old
+    os.mkfifo(path) if old == "pipe" else path.write_text("x")
+    with pytest.raises(UsageError, match=message), writing(kind, path):
         raise AssertionError("nothing may be written")
-    assert names(tmp_path) == [kind]
-    assert path.is_fifo() if kind == "pipe" else path.is_file()
+    assert names(tmp_path) == [old]
+    assert path.is_fifo() if old == "pipe" else path.is_file()
 
 
 def test_a_pipe_or_a_link_with_the_name_of_a_lock_or_a_temporary_folder_does_no_harm(tmp_path):

@@ -70,9 +70,8 @@ def test_only_commands_change_what_all_threads_of_a_process_share():
 
 def test_every_room_has_a_level():
     rooms = {room(module) for module in imports()} - {None}
-    assert rooms - LEVELS.keys() == {name for name in rooms if re.match("_[a-z]", name)} - {
-        "_public"
-    }
+    private = {name for name in rooms if re.match("_[a-z]", name)}
+    assert rooms - LEVELS.keys() == private - {"_public"}
 
 
 def test_imports_go_down():
@@ -88,8 +87,7 @@ def test_imports_go_down():
             # Importing from keras_vit itself would hide the module that defines a name.
             assert there in rooms, f"{module} imports {name}"
             level, target = LEVELS.get(here, 0), LEVELS.get(there, 0)
-            siblings = level == target == 3
-            if target > level or siblings:
+            if target > level or level == target == 3:
                 wrong.append(f"{module} (level {level}) imports {name} (level {target})")
     assert not wrong
 

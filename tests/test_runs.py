@@ -311,10 +311,9 @@ def test_metadata_with_a_wrong_preprocessing_is_refused_by_every_reader(run, val
     path = run / "weights.npz"
     comment_of(path, json.dumps(json.loads(comment_of(path)) | {"preprocessing": value}).encode())
     message = re.escape(f"weights.npz: $.preprocessing must be an object. Received: {value}; save")
-    with pytest.raises(UsageError, match=message):
-        keras_vit.load_run(run)
-    with pytest.raises(UsageError, match=message):
-        keras_vit.model_from_weights(path)
+    for read, where in ((keras_vit.load_run, run), (keras_vit.model_from_weights, path)):
+        with pytest.raises(UsageError, match=message):
+            read(where)
 
 
 @pytest.mark.parametrize("layout", ["timm", "transformers"])

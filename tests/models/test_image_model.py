@@ -265,9 +265,8 @@ def test_a_hybrid_takes_any_size_as_the_official_code_does(odd, rng):
     x = x.reshape(2, rows, patch, columns, patch, -1).swapaxes(2, 3)
     kernel, bias = odd.get_layer("patch_encoder").projection.get_weights()
     expected = x.reshape(2, rows * columns, -1) @ kernel + bias
-    np.testing.assert_allclose(
-        np.asarray(actual["patch_embeddings"]), expected, atol=1e-4, rtol=1e-5
-    )
+    found = np.asarray(actual["patch_embeddings"])
+    np.testing.assert_allclose(found, expected, atol=1e-4, rtol=1e-5)
 
 
 def test_weights_of_odd_hybrids_round_trip(odd, tmp_path, rng):
