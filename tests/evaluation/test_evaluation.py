@@ -1,4 +1,4 @@
-"""Evaluation: metrics equal values computed by hand, and the page shows them."""
+"""Evaluation: metrics and rollout equal values computed by hand, and the page shows them."""
 
 import dataclasses
 import io
@@ -67,6 +67,38 @@ def test_the_warning_names_classes_that_are_never_recognised_and_has_advice():
     many = tuple(map(str, range(100)))
     none = evaluation.classification_report(np.zeros(99, int), np.arange(1, 100), many)
     assert len(evaluation.recall_warning(none)) < 250
+
+
+def test_rollout_equals_values_computed_by_hand():
+    # Two layers, one head, a class token and two patches. Layer 1 moves patch 2 into patch 1,
+    # layer 2 moves patch 1 into the class token.
+    identity = np.eye(3)
+    first, second = identity.copy(), identity.copy()
+    first[1] = [0, 0, 1]
+    second[0] = [0, 1, 0]
+    weights = np.stack([first, second])[:, None, None]
+    # Half of each layer is the residual. The class token reads patch 1, which is half patch 2.
+    np.testing.assert_allclose(evaluation.rollout(weights, prefix=1), [[1, 1]])
+    weights[0, 0, 0, 1] = [0, 1, 0]  # no longer
+    np.testing.assert_allclose(evaluation.rollout(weights, prefix=1), [[1, 0]])
+
+
+def test_attention_map_finds_what_the_class_token_reads(small_spec):
+    model = keras_vit.ViT(small_spec, 2, (16, 24))
+    for name in ("encoderblock_0", "encoderblock_1"):
+        attention = model.get_layer(name).attention
+        for projection in (attention.query, attention.key):
+            projection.kernel.assign(np.eye(48, dtype=np.float32) * 3)
+    encoder = model.get_layer("patch_encoder")
+    encoder.projection.kernel.assign(np.zeros(encoder.projection.kernel.shape, np.float32))
+    positions = np.random.default_rng(0).normal(size=(1, 7, 48)).astype(np.float32)
+    positions[0, 5] = positions[0, 0]  # the class token sits where patch 4 does
+    encoder.positions.assign(positions)
+    image = np.zeros((1, 16, 24, 3), np.float32)
+    actual = evaluation.attention_maps(model, image)
+    assert actual.shape == (1, 2, 3)
+    assert np.unravel_index(actual[0].argmax(), (2, 3)) == (1, 1)
+    assert actual.max() == 1
 
 
 @pytest.fixture(scope="module")

@@ -139,6 +139,39 @@ def test_files_that_are_not_models_are_refused(vit, tmp_path):
         read_graph(b"PK\x03\x04" + bytes(100))
 
 
+def without_weights(content):
+    """The positions of all bytes of a file that are not weights."""
+    file = schema.Model.GetRootAs(content, 0)
+    free = np.ones(len(content), bool)
+    start = np.frombuffer(content, np.uint8).ctypes.data
+    for buffer in map(file.Buffers, range(file.BuffersLength())):
+        if buffer.DataLength() > 16:
+            data = buffer.DataAsNumpy()
+            free[data.ctypes.data - start :][: len(data)] = False
+    return np.flatnonzero(free)
+
+
+@pytest.mark.soak(of="fuzz")
+def test_a_damaged_file_is_read_or_refused(vit):
+    generator = np.random.default_rng(0)
+    places, refused = without_weights(vit), 0
+    for i in range(400):
+        damaged = bytearray(vit)
+        start = generator.choice(places)
+        noise = generator.integers(0, 256, 4) if i % 2 else generator.choice([0, 127, 255], 4)
+        damaged[start : start + 4] = bytes(noise.tolist())
+        if i % 8 == 0:
+            damaged = damaged[: generator.integers(8, len(vit))]
+        try:
+            graph = read_graph(damaged)
+        except UsageError:
+            refused += 1
+        else:
+            for operator in graph.operators:
+                graph.layer(operator)  # must not fail: it reads the operator's tensors
+    assert 200 < refused < 390
+
+
 @pytest.mark.parametrize("name", ["FULLY_CONNECTED", "MUL", "GELU"])
 def test_operators_without_their_operands_are_refused(vit, name):
     model = schema.ModelT.InitFromPackedBuf(vit, 0)

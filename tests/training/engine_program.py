@@ -3,7 +3,6 @@
 A process of its own is needed, because the number of devices is set before they are used.
 """
 
-import dataclasses
 import json
 import os
 import sys
@@ -24,18 +23,28 @@ from keras_vit.training.callbacks import sync, value_of
 MODEL = "ViT-Test_8"
 # Class tokens, several heads and blocks; small enough to be traced in seconds.
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=16, depth=1, num_heads=2, mlp_dim=24)
-# 20 steps of the whole batch in which each gradient is clipped.
-RECIPE = Recipe(
-    image_size=16, duration="20 steps", batch_size=8, warmup="2 steps", learning_rate=0.01,
-    clip_norm=0.05, augment="none", dropout=0.0, ema=0.9,
-    jit=backend() == "jax",  # as in `fit`: without it Keras compiles nothing there
-)  # fmt: skip
-# Random pictures of three classes; a fifth of them is no multiple of 2 or 4.
-IMAGES = np.random.default_rng(0).integers(0, 256, (53, 16, 16, 3), np.uint8)
-PICTURES = Source(
-    name="pictures", labels=("a", "b", "c"), ids=tuple(map(str, range(53))),
-    targets=np.arange(53) % 3, image=IMAGES.__getitem__,
-)  # fmt: skip
+STEPS = 20
+
+
+def pictures(count: int = 53) -> Source:
+    """Random pictures of three classes; a fifth of them is no multiple of 2 or 4."""
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (count, 16, 16, 3), np.uint8)
+    return Source(
+        name="pictures", labels=("a", "b", "c"), ids=tuple(map(str, range(count))),
+        targets=np.arange(count) % 3, image=images.__getitem__,
+    )  # fmt: skip
+
+
+def recipe_of(**changes) -> Recipe:
+    """20 steps of the whole batch in which each gradient is clipped."""
+    settings = {
+        "image_size": 16, "duration": f"{STEPS} steps", "batch_size": 8, "warmup": "2 steps",
+        "learning_rate": 0.01, "clip_norm": 0.05, "augment": "none", "dropout": 0.0, "ema": 0.9,
+        # On JAX, as in `fit`: without it Keras compiles nothing there.
+        "jit": backend() == "jax",
+    }  # fmt: skip
+    return Recipe(**settings | changes)
 
 
 class EachLoss(loop.Steps):
@@ -64,16 +73,14 @@ class EachLoss(loop.Steps):
         time.sleep(self.pause)
 
 
-def main(out, strategy="one", logical_devices=1, accumulate=None, pause=0.0, **options):
+def main(out, strategy="one", logical_devices=1, recipe=None, pause=0.0, **options):
     """Trains with a pause after each step; prints the losses and the held-out metrics."""
     VARIANTS[MODEL] = SPEC
     loop.Steps, EachLoss.pause = EachLoss, pause
     engine = open_engine(strategy, logical_devices=logical_devices)
-    recipe = dataclasses.replace(RECIPE, accumulate=accumulate)
-    run = train(MODEL, PICTURES, recipe, Saving(out, **options), strategy=engine)
-    metrics = run.metrics()[-1]
-    del metrics["seconds"]
-    found = {"replicas": engine.replicas, "process": engine.process, "metrics": metrics}
+    saving = Saving(out, **options)
+    run = train(MODEL, pictures(), recipe_of(**recipe or {}), saving, strategy=engine)
+    found = {"replicas": engine.replicas, "process": engine.process, "metrics": run.metrics()[-1]}
     print(json.dumps(found | {"losses": EachLoss.losses, "norms": EachLoss.norms}))
 
 

@@ -1,4 +1,4 @@
-"""Freezing, LoRA, rematerialisation, mixed precision and several steps in an execution."""
+"""Freezing, LoRA, rematerialisation, mixed precision and every optimiser, on a tiny model."""
 
 import dataclasses
 
@@ -32,20 +32,27 @@ def learner_of(recipe, **fields):
     adapt(model, recipe)
     task = SingleLabel(CLASSES)
     learner = Learner(model, task, recipe.accumulate or 1)
-    learner.compile(optimizer(recipe, model, 100, 0), task.loss(), jit_compile=recipe.jit)
+    learner.compile(
+        optimizer=optimizer(recipe, model, 100, 0),
+        loss=task.loss(),
+        jit_compile=recipe.jit,
+        steps_per_execution=recipe.steps_per_execution,
+    )
     return model, learner
 
 
-def losses(learner, callbacks=()):
-    """The loss of each step on the same 8 images."""
+def losses(learner, every=1, callbacks=()):
+    """The loss of each step on the same 8 images, or of each execution of `every` steps."""
     import tensorflow as tf
 
     rng = np.random.default_rng(1)
     images = rng.integers(0, 256, (8, 16, 16, 3), np.uint8)
     targets = np.eye(CLASSES, dtype=np.float32)[rng.integers(0, CLASSES, 8)]
     data = tf.data.Dataset.from_tensors((images, targets)).repeat()
-    options = {"steps_per_epoch": 1, "callbacks": list(callbacks), "verbose": 0}
-    return learner.fit(data, epochs=STEPS, **options).history["loss"]
+    history = learner.fit(
+        data, epochs=STEPS // every, steps_per_epoch=every, verbose=0, callbacks=list(callbacks)
+    )
+    return history.history["loss"]
 
 
 def values(model):
@@ -204,6 +211,21 @@ def test_loss_scaling_skips_a_step_whose_gradients_overflow():
 
 
 @pytest.mark.flavours
+@pytest.mark.slow
+@pytest.mark.parametrize(  # test_optimisers.py has the others
+    ("name", "rate"),
+    [
+        pytest.param("lamb", 0.01, marks=KERAS_3),
+        ("lion", 1e-3),
+        pytest.param("muon", 0.01, marks=KERAS_3),
+    ],
+)
+def test_every_optimiser_learns(name, rate):
+    found = losses(learner_of(dataclasses.replace(RECIPE, optimizer=name, learning_rate=rate))[1])
+    assert found[-1] < 0.5 * found[0]
+
+
+@pytest.mark.flavours
 @KERAS_3
 def test_muon_is_for_hidden_matrices_only():
     model, learner = learner_of(dataclasses.replace(RECIPE, optimizer="muon"))
@@ -213,6 +235,20 @@ def test_muon_is_for_hidden_matrices_only():
     hidden = {v.path for v in model.trainable_variables} - by_adam
     assert len(hidden) == 6 * SPEC.depth
     assert all("encoderblock_" in path and path.endswith("kernel") for path in hidden)
+
+
+@pytest.mark.flavours
+@pytest.mark.slow
+def test_several_steps_in_one_execution_are_the_same_steps():
+    # Not Adam, which makes steps of the noise in gradients that are zero, as of the key's bias.
+    recipe = dataclasses.replace(RECIPE, optimizer="sgd", learning_rate=0.1)
+    _, one = learner_of(recipe)
+    _, four = learner_of(dataclasses.replace(recipe, steps_per_execution=4))
+    losses(one)
+    losses(four, every=4)
+    assert int(np.array(four.optimizer.iterations)) == STEPS
+    for a, b in zip(one.get_weights(), four.get_weights(), strict=True):
+        np.testing.assert_allclose(b, a, atol=1e-5)
 
 
 @pytest.mark.slow

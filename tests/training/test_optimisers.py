@@ -156,17 +156,23 @@ def fit(learner, images, targets):
     return history.history["loss"]
 
 
+def rate(recipe, step):
+    done = max(0.0, (step - WARMUP) / (STEPS - WARMUP))
+    left = (1 + np.cos(np.pi * done)) / 2
+    peak, end = recipe.learning_rate, recipe.end_learning_rate
+    return min(1.0, step / WARMUP) * (end + (peak - end) * left)
+
+
 def trained(recipe, weights, batches):
     """The losses, the weights and their average after a training in NumPy and float64."""
     names = list(weights)
     average = {name: np.zeros_like(weights[name]) for name in names}
     first, second, losses, norms = dict(average), dict(average), [], []
-    rate = Schedule("cosine", recipe.learning_rate, recipe.end_learning_rate, WARMUP, STEPS)
     for step, (x, t) in enumerate(batches):
         loss, gradients = vit_gradients(weights, x, t)
         losses.append(loss)
         norms.append(np.sqrt(sum((g**2).sum() for g in gradients.values())))
-        lr = float(rate(step))
+        lr = rate(recipe, step)
         for name in names:
             g = gradients[name] * min(1.0, recipe.clip_norm / norms[-1])
             if recipe.optimizer == "sgd":

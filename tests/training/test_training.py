@@ -241,6 +241,18 @@ def test_every_setting_reaches_the_loop(train_tiny, monkeypatch):
     assert batches.call_args.kwargs == mixed
 
 
+MIXED = {"mixup": 0.2, "cutmix": 1.0, "erase": 0.5, "class_weights": "balanced"}
+
+
+@pytest.mark.slow
+def test_mixed_and_erased_batches_train(train_tiny):
+    short = {"duration": "4 steps", "warmup": "1 step"}
+    (record,) = train_tiny(TINY, **short, augment="crop_flip", accumulate=2, **MIXED).metrics()
+    assert np.isfinite([record["loss"], record["val_loss"]]).all()
+    (plain,) = train_tiny(TINY, "plain", **short).metrics()
+    assert plain["loss"] != record["loss"]
+
+
 @pytest.mark.slow
 def test_fit_uses_declared_splits_and_says_so(invoke, image_folder, tmp_path, tiny_model):
     root = tmp_path / "parts"

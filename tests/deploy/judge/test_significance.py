@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from scipy.stats import binom
 
@@ -20,6 +21,26 @@ def test_the_tail_is_that_of_the_binomial_distribution(trials, probability):
     for successes in (*range(9), trials // 2, trials, trials + 1):
         expected = binom.sf(successes - 1, trials, probability)
         assert at_least(successes, trials, probability) == pytest.approx(expected, rel=1e-9)
+
+
+def likeliest(lost, gained, images, loss):
+    """The score, with the most likely probabilities under the hypothesis found on a grid."""
+    q21 = np.linspace(1e-9, (1 - loss) / 2, 2_000_001)[1:-1]
+    q12, rest = q21 + loss, 1 - 2 * q21 - loss
+    with np.errstate(divide="ignore", invalid="ignore"):
+        likelihood = lost * np.log(q12) + gained * np.log(q21)
+        likelihood += (images - lost - gained) * np.log(rest)
+    best = q21[np.nanargmax(likelihood)]
+    return (lost - gained - images * loss) / math.sqrt(images * (2 * best + loss * (1 - loss)))
+
+
+@pytest.mark.parametrize(
+    ("lost", "gained", "images", "loss"),
+    [(10, 3, 100, 0.005), (4, 2, 359, 0.015), (30, 12, 500, 0.1), (1, 1, 50, 0.3)],
+)
+def test_the_score_uses_the_most_likely_probabilities(lost, gained, images, loss):
+    expected = likeliest(lost, gained, images, loss)
+    assert loss_score(lost, gained, images, loss) == pytest.approx(expected, rel=1e-3)
 
 
 def test_the_interval_equals_the_published_one_and_for_no_loss_the_score_is_mcnemars():
@@ -60,3 +81,12 @@ def test_the_number_of_images_needed_excludes_the_loss(changed, loss):
         flips = changed / 2 * images
         assert (largest_loss(flips, flips, images) <= loss) is excluded
     assert images_needed(changed, 0.0) is None
+
+
+def test_false_proofs_occur_in_less_than_five_percent_of_draws():
+    generator = np.random.default_rng(0)
+    for images, rate in ((100, 0.02), (500, 0.01), (500, 0.1)):
+        draws = generator.multinomial(images, [rate, rate, 1 - 2 * rate], 4000)
+        refused = np.mean([is_proven(*draw[:2], images, 0.0) for draw in draws.tolist()])
+        assert refused < 0.06, (images, rate)
+        assert np.mean([is_proven(*d[:2], images, 0.005) for d in draws.tolist()]) < 0.05
