@@ -1,12 +1,15 @@
 """The commands as a user runs them: other folders, real files, one-line errors, Ctrl-C."""
 
+import functools
 import json
 import re
+import resource
 import runpy
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -237,3 +240,22 @@ def test_a_run_that_another_process_writes_is_refused_before_the_pictures_are_re
     with _files.locked(trained_run.path):
         line = refused("train/fit.py", "--data", "digits", "--out", trained_run.path, word)
     assert "another process is writing" in line
+
+
+@pytest.mark.soak(of="kills")
+def test_a_full_disk_is_one_line_and_leaves_the_old_bundle(done, command, run, tmp_path):
+    done("export/to_tflite.py", "--run", run)
+    bundle = run / "export" / "float32"
+    before = (bundle / "model.json").read_bytes()
+    size = (bundle / "model.tflite").stat().st_size
+    for limit in (10_000, size - 1_000):  # while converting, and while writing the bundle
+        limited = functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, (limit, limit))
+        words = ("export/to_tflite.py", "--run", run)
+        result = command(*words, cwd=tmp_path, check=2, preexec_fn=limited)
+        (line,) = result.stderr.splitlines()
+        path = line.removeprefix("to_tflite.py: ").partition(" could not be written: File too ")[0]
+        assert path in (str(bundle), f"a temporary file in {tempfile.gettempdir()}")
+        assert (bundle / "model.json").read_bytes() == before
+        deploy.read_bundle(bundle)
+    names = ["card.md", "float32", "plot.png", "table.json"]
+    assert sorted(path.name for path in bundle.parent.iterdir()) == names
