@@ -78,6 +78,18 @@ def test_the_table_of_positions_is_what_the_model_adds(name, randomised, picture
     np.testing.assert_allclose(table, embedded[model.spec.prefix_tokens :] - patches, atol=1e-6)
 
 
+@pytest.mark.flavours
+@pytest.mark.parametrize("name", ["distilled", "relative"])
+def test_blocks_compute_what_the_model_computes(name, randomised, pictures):
+    model = randomised(built(name, dropout=0.5, attention_dropout=0.5, drop_path=0.5))
+    inputs = pictures(2, model.image_size)
+    names = [f"{kind}_{i}" for i in range(2) for kind in ("attention", "encoderblock")]
+    expected = model.intermediates(*names)(inputs, training=False)
+    for i, (scores, tokens) in enumerate(attention_scores.each_block(model, inputs)):
+        np.testing.assert_allclose(scores, np.asarray(expected[f"attention_{i}"]), atol=1e-6)
+        np.testing.assert_allclose(tokens, np.asarray(expected[f"encoderblock_{i}"]), atol=1e-5)
+
+
 def test_attention_is_mapped_for_preprocessed_images_of_any_channels():
     model, zeros = built("token", in_channels=13), np.zeros((1, 16, 32, 13), np.float32)
     assert evaluation.attention_maps(model, zeros).shape == (1, 2, 4)
