@@ -361,6 +361,18 @@ def test_layers_accept_numpy_numbers():
         json.dumps(layer.get_config())
 
 
+def test_attention_scores_are_built_again_from_their_configuration(rng):
+    block = layers.TransformerBlock(3, 112, layer_scale=0.1, name="block")
+    scores, x = layers.AttentionScores(block), rng.normal(size=(2, 7, 48)).astype(np.float32)
+    config = json.loads(json.dumps(keras.saving.serialize_keras_object(scores)))
+    again = keras.saving.deserialize_keras_object(config)
+    assert again.block.get_config() == block.get_config()
+    assert tuple(again(x).shape) == tuple(scores(x).shape) == (2, 3, 7, 7)
+    assert again.compute_output_shape((2, 7, 48)) == (2, 3, 7, 7)
+    again.set_weights(scores.get_weights())
+    np.testing.assert_array_equal(np.asarray(again(x)), np.asarray(scores(x)))
+
+
 def _attributes(layer):
     # Python adds __annotations__ to a class when it is first read.
     return set(dir(layer)) - {"__annotations__"}

@@ -8,7 +8,9 @@ import tempfile
 import time
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -65,22 +67,41 @@ def test_files_with_integer_inputs_are_timed(converted, dtype):
     assert latencies({dtype.name: file}, threads=1, rounds=3)[dtype.name] > 0
 
 
+@pytest.mark.slow
+def test_memory_excludes_that_of_the_calling_process(converted):
+    kernel = np.random.default_rng(0).normal(size=(2048, 2048)).astype(np.float32)  # 16 MiB
+    files = {
+        "large": converted(lambda x: {"y": tf.matmul(x, kernel)}, (1, 2048)),
+        "small": converted(lambda x: {"y": tf.matmul(x, kernel[:8, :8])}, (1, 8)),
+    }
+    ballast = np.ones(50 * MIB)  # 400 MiB
+    found = measure(files, threads=[1], budget_s=0)
+    del ballast
+    assert 16 * MIB < found["large"].own_bytes < 64 * MIB
+    assert found["small"].own_bytes < 8 * MIB
+    assert max(measured.before_bytes for measured in found.values()) < 100 * MIB
+
+
 def test_runs_of_files_are_interleaved_within_the_budget(monkeypatch):
-    order = []
+    order, clock = [], [0.0]
 
-    def milliseconds(name):
-        order.append(name)
-        return 20.0 if name == "slow" else 2.0
+    def runs(name):
+        def run():
+            order.append(name)
+            clock[0] += 0.02 if name == "slow" else 0.002
 
+        return run
+
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     monkeypatch.setattr(timing, "_loaded", lambda file, threads: file)
-    monkeypatch.setattr(timing, "_run", lambda name: name)
-    monkeypatch.setattr(timing, "_milliseconds", milliseconds)
+    monkeypatch.setattr(timing, "_run", runs)
     times = timing.latencies(["slow", "quick"], threads=1, rounds=50, budget_s=0)
     warm_up, turns = order[:2], [order[i] for i in range(2, len(order)) if order[i] != order[i - 1]]
     assert warm_up == ["slow", "quick"]
     assert turns == ["slow", "quick"] * 3
     # The first of several quick runs in a row is not counted.
-    assert times == [[20.0] * 3, [2.0] * (order.count("quick") - 1 - 3)]
+    assert [len(taken) for taken in times] == [3, order.count("quick") - 1 - 3]
+    assert [min(taken) for taken in times] == pytest.approx([20, 2])
     order.clear()
     timing.latencies(["slow"], threads=1, rounds=5, budget_s=60)
     assert order == ["slow"] * 6
