@@ -182,9 +182,9 @@ def test_a_file_of_weights_brings_it_back_and_is_resampled_to_another_size(model
         np.testing.assert_allclose(actual, slopes / 2, rtol=1e-6)
 
 
+# A rotation has no weights.
+@pytest.mark.parametrize("model", [k for k in KINDS if "rotation" not in KINDS[k]], indirect=True)
 def test_a_file_without_a_description_shows_it_by_its_keys(model, images, tmp_path):
-    if model.spec.rotation != "none":
-        pytest.skip("a rotation has no weights")
     keras_vit.save_weights(model, tmp_path / "weights.npz")
     np.savez(tmp_path / "bare.npz", **np.load(tmp_path / "weights.npz"))  # as other programs write
     again = keras_vit.model_from_weights(tmp_path / "bare.npz", image_size=SIZE)

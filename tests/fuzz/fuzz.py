@@ -18,12 +18,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seconds", type=float, default=60, help="after the kinds are prepared")
-    parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
-    parser.add_argument("--seed", type=int, help="default: another one each time")
-    parser.add_argument("--jobs", type=int, default=1, help="processes that read")
+    shown = "(default: %(default)s)"
+    parser.add_argument("--seconds", type=float, default=60, help=f"once prepared {shown}")
     parser.add_argument(
-        "--out", type=Path, default=Path(__file__).parent / "findings", help="of the findings"
+        "--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), metavar="KIND",
+        help=f"out of {', '.join(KINDS)} (default: all)",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, help="default: another one each time")
+    parser.add_argument("--jobs", type=int, default=1, help=f"processes that read {shown}")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path(__file__).parent / "findings",
+        help=f"of the findings {shown}",
     )
     options = parser.parse_args()
     seed = random.randrange(10**6) if options.seed is None else options.seed

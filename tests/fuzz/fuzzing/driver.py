@@ -32,6 +32,7 @@ class Campaign:
     Attributes:
         answers: those of each kind.
         findings: a line for each kind and fault.
+        end: when the last process to be ready stops; None before the first one is.
     """
 
     kinds: dict[str, str]
@@ -40,6 +41,7 @@ class Campaign:
     out: Path
     say: Callable[[str], None]
     is_over: bool = False
+    end: float | None = None
     answers: dict[str, list[Answer]] = dataclasses.field(default_factory=lambda: defaultdict(list))
     findings: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
 
@@ -53,7 +55,9 @@ class Campaign:
             try:
                 while wait(working, _PROGRESS).not_done:
                     tried = sum(map(len, self.answers.values()))
-                    self.say(f"{tried:,} inputs, {len(self.findings)} findings")
+                    left = self.end and max(self.end - time.monotonic(), 0)
+                    state = "preparing" if left is None else f"{left:.0f} s left"
+                    self.say(f"{tried:,} inputs, {len(self.findings)} findings, {state}")
             except KeyboardInterrupt:
                 self.is_over = True
                 self.say("ended by Ctrl-C")
@@ -65,7 +69,8 @@ class Campaign:
             for kind in self.kinds:
                 if not self.is_over:
                     worker.make(kind, "", [])
-            end, spent = time.monotonic() + self.seconds, dict.fromkeys(self.kinds, 0.0)
+            end = self.end = time.monotonic() + self.seconds
+            spent = dict.fromkeys(self.kinds, 0.0)
             while (start := time.monotonic()) < end and not self.is_over:
                 kind = min(spent, key=spent.get)
                 self._try_one(worker, kind, f"{self.seed} {job} {len(self.answers[kind])}")
