@@ -28,8 +28,8 @@ from keras_vit.deploy import About
 from keras_vit.deploy.clients import CLIENTS
 from keras_vit.deploy.convert.metadata import metadata
 from keras_vit.deploy.judge.client_verdict import run_in_client
+from keras_vit.tflite.file_layout import laid_out, split
 from keras_vit.tflite.flatbuffer import read_graph
-from keras_vit.tflite.layout import laid_out, split
 
 FIXTURES = Path(__file__).parents[1] / "tests" / "fixtures"
 noise = runpy.run_path(str(FIXTURES / "noise.py"))["noise"]

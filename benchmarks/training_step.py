@@ -46,10 +46,10 @@ Step = Callable[[], float]  # makes a step and returns its loss
 def keras_vit_step(size: str, batch: int, precision: str, jit: bool, **settings: Any) -> Step:
     import keras_vit
     from keras_vit.training import Recipe
-    from keras_vit.training.adapting import adapt
     from keras_vit.training.learner import Learner
     from keras_vit.training.optimisers import optimizer
     from keras_vit.training.tasks import SingleLabel
+    from keras_vit.training.trainable_variables import adapt
 
     model = keras_vit.create_model(_variant(size), CLASSES, SIDE, dropout=0.0, dtype=precision)
     recipe = Recipe(

@@ -29,9 +29,9 @@ from keras_vit._checks import (
 )
 from keras_vit._errors import UsageError, did_you_mean, nearest, shown, squeeze
 from keras_vit._json import Name, Sides, Text, check
-from keras_vit.parts.block import MLPS
-from keras_vit.parts.poolings import POOLINGS
-from keras_vit.parts.positions import POSITION_EMBEDDINGS, ROTATIONS
+from keras_vit.encoder.block import MLPS
+from keras_vit.encoder.poolings import POOLINGS
+from keras_vit.encoder.positions import POSITION_EMBEDDINGS, ROTATIONS
 
 # Files may claim any size; larger models are refused before anything is built. The largest
 # published ViT has 48 blocks and 22 billion parameters.

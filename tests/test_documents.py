@@ -106,7 +106,7 @@ _CHECKS = {
     ],
 )
 def test_examples_run(module, user):
-    if module == "keras_vit.deploy.bundle.opened":
+    if module == "keras_vit.deploy.bundle.opened_bundle":
         deploy.export_bundles("runs/flowers", "runs/flowers/export", threads=())
     module = importlib.import_module(module)
     examples = [each for each in doctest.DocTestFinder().find(module) if each.examples]

@@ -20,7 +20,7 @@ from keras_vit.cli import COMMANDS
 ROOT = Path(__file__).parents[1]
 # CONTRIBUTING.md draws this map. Private modules (`_files`, `_errors` ...) are level 0.
 LEVELS = {
-    **dict.fromkeys(("specs", "labels", "layers", "parts"), 0),
+    **dict.fromkeys(("specs", "labels", "layers", "encoder"), 0),
     **dict.fromkeys(("weights", "models", "data"), 1),
     **dict.fromkeys(("recipe", "runs", "tflite"), 2),
     **dict.fromkeys(("training", "evaluation", "deploy"), 3),
@@ -30,7 +30,7 @@ LEVELS = {
 CODE = ("keras_vit", "train", "export", "benchmarks", "tests")
 HEAVY = {"numpy", "keras", "tf_keras", "tensorflow", "jax"}
 HEAVY |= {"matplotlib", "PIL", "sklearn", "jinja2"}
-BACKEND_FREE = {"specs", "parts", "layers", "weights", "models"}
+BACKEND_FREE = {"specs", "encoder", "layers", "weights", "models"}
 
 
 def room(module: str) -> str | None:
@@ -127,10 +127,10 @@ def test_there_is_no_circle_of_rooms_inside_deploy():
     graphlib.TopologicalSorter(edges).prepare()
 
 
-def test_weights_never_build_a_model_and_parts_need_no_keras_and_neither_imports_tensorflow():
+def test_weights_build_no_model_and_the_encoder_needs_no_keras_and_neither_imports_tensorflow():
     for module, names in imports().items():
         assert room(module) != "weights" or "models" not in map(room, names), module
-        assert room(module) != "parts" or not {"_keras", "layers"} & {*map(room, names)}, module
+        assert room(module) != "encoder" or not {"_keras", "layers"} & {*map(room, names)}, module
         if room(module) in BACKEND_FREE:
             assert not {name.split(".")[0] for name in names} & {"tensorflow", "jax"}, module
 

@@ -16,11 +16,11 @@ from keras_vit.deploy.graph.graph_options import GraphOptions, InferenceGraph
 from keras_vit.deploy.graph.inference import inference_module, prepare
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.resolve import parameters_of
+from keras_vit.encoder import block, embedding, positions
+from keras_vit.encoder.poolings import POOLINGS, Pooling
+from keras_vit.encoder.positions import POSITION_EMBEDDINGS
+from keras_vit.encoder.weight_rows import Row, rows
 from keras_vit.layers.pooling import POOLING_LAYERS, PoolingLayer
-from keras_vit.parts import block, embedding, positions
-from keras_vit.parts.poolings import POOLINGS, Pooling
-from keras_vit.parts.positions import POSITION_EMBEDDINGS
-from keras_vit.parts.rows import Row, rows
 from keras_vit.training import Recipe, build
 from keras_vit.training.settings import check_recipe
 
@@ -67,7 +67,7 @@ class EnergyPooling(PoolingLayer):
 
 
 ENERGY = Pooling(
-    lambda m, x: m.scale("gains", m.mean(m.product(x, m.dense("weigh", x)))),
+    lambda ops, x: ops.scale("gains", ops.mean(ops.product(x, ops.dense("weigh", x)))),
     rows=rows("""
 EnergyHead_0/gains           gains           ones      D
 EnergyHead_0/weigh/kernel    weigh/kernel    glorot    D D
@@ -83,7 +83,7 @@ class MemoryPooling(PoolingLayer):
 
 
 MEMORY = Pooling(
-    lambda m, x: m.add("sum", m.flat(m.first(x, 1)), m.mean(m.dense("recall", x))),
+    lambda ops, x: ops.add("sum", ops.flat(ops.first(x, 1)), ops.mean(ops.dense("recall", x))),
     ("class_token", "memory_token"),
     rows("""
 MemoryHead_0/kernel    recall/kernel    glorot    D D
@@ -94,9 +94,9 @@ MEMORY_TOKEN = Row("memory", "memory_token", ("1", "2", "D"), "zeros")
 
 
 # "squared" has a third Dense layer, whose output is multiplied with itself.
-def _squared(m, x):
-    y = m.dense("gate", x)
-    return m.dense("dense_1", m.product(m.product(y, y), m.dense("dense_0", x)))
+def _squared(ops, x):
+    y = ops.dense("gate", x)
+    return ops.dense("dense_1", ops.product(ops.product(y, y), ops.dense("dense_0", x)))
 
 
 _GATE = """

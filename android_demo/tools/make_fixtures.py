@@ -33,7 +33,7 @@ from keras_vit.data.images import read_picture
 from keras_vit.data.preprocessing import preprocess_image, resize
 from keras_vit.data.sources import digits
 from keras_vit.data.split import split_source
-from keras_vit.deploy.bundle.opened import open_bundle
+from keras_vit.deploy.bundle.opened_bundle import open_bundle
 from keras_vit.labels import answers_of, numbered
 from keras_vit.specs import Preprocessing
 from keras_vit.tflite.runner import as_input

@@ -50,7 +50,7 @@ def run(arguments: Arguments) -> None:
     from keras_vit.models.profile import grouped, profile
 
     if arguments.count:
-        from keras_vit.evaluation.counting import check_countable
+        from keras_vit.evaluation.flops import check_countable
 
         check_countable()
     run = None if arguments.run is None else runs.open_run(arguments.run)
@@ -82,7 +82,7 @@ def _model(arguments: Arguments, run: Any) -> tuple[str, Any, int, tuple[int, in
 
 
 def _counted(spec: Any, classes: int, size: tuple[int, int], layers: Any) -> str:
-    from keras_vit.evaluation.counting import counted_flops
+    from keras_vit.evaluation.flops import counted_flops
     from keras_vit.models.pretrained import model_class
 
     counted = counted_flops(model_class(spec)(spec, classes, size))

@@ -10,7 +10,7 @@ __getattr__, __all__ = lazy_names(
         "picture_folders": ["image_folder"],
         "pipeline": ["evaluation_batches", "training_batches"],
         "preprocessing": ["load", "preprocess", "preprocess_image"],
-        "repeats": ["repeats_warning"],
+        "repeated_pictures": ["repeats_warning"],
         "source": ["Encoded", "InMemory", "Source", "as_answered"],
         "sources": [
             "SOURCES", "Opener", "check_present", "check_source", "digits", "open_source",

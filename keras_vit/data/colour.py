@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_vit.data.arithmetic import luma
+from keras_vit.data.luma_and_crop import luma
 
 _RADIUS = (0.1, 2.0)  # of the blur of 3-Augment
 _BLUR_TAPS = 6  # on each side: three times the largest radius

@@ -12,8 +12,8 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from keras_vit._errors import UsageError
-from keras_vit.data import limits
-from keras_vit.data.formats import EXTENSIONS, HEADER_BYTES, READ, UNREAD, true_format
+from keras_vit.data import picture_limits
+from keras_vit.data.picture_formats import EXTENSIONS, HEADER_BYTES, READ, UNREAD, true_format
 
 # Pillow's modes with a known colour space, and the usual compressions of TIFF.
 _MODES = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"}
@@ -29,7 +29,7 @@ _TURNS = (  # for EXIF's orientations 2 to 8
     *("ROTATE_270", "TRANSVERSE", "ROTATE_90"),
 )
 _BAND = 2**20  # pixels that are converted at once, so that their memory does not depend on the size
-_room = limits.Room()
+_room = picture_limits.Room()
 
 
 def decode_image(path: Path) -> np.ndarray:
@@ -155,26 +155,27 @@ def _open(file: BinaryIO) -> Image.Image:
     name = true_format(file.read(HEADER_BYTES))
     if name not in READ:
         raise UsageError("not a picture that can be read")
-    limits.check_structure(file, name)
+    picture_limits.check_structure(file, name)
     file.seek(0)
-    scans = file.read().count(limits.SCAN) if name == "JPEG" else 0  # a thumbnail has one, too
+    # A thumbnail has a scan, too.
+    scans = file.read().count(picture_limits.SCAN) if name == "JPEG" else 0
     file.seek(0)
     Image.preinit()
     if name.upper() not in Image.OPEN:
         Image.init()
     # Not Image.open, which writes a warning to standard error from 89 million pixels on.
     image = Image.OPEN[name.upper()][0](file, "")
-    most, longest = limits.MOST_PIXELS, limits.MOST_SIDE
+    most, longest = picture_limits.MOST_PIXELS, picture_limits.MOST_SIDE
     if _area(image) > most or max(image.size) > longest:
         raise UsageError(f"{name} of more than {most:,} pixels, or {longest:,} a side")
-    if name == "JPEG" and scans * _area(image) > limits.MOST_SCANNED:
+    if name == "JPEG" and scans * _area(image) > picture_limits.MOST_SCANNED:
         raise UsageError("JPEG of too many scans, save it as a baseline JPEG")
     compression = image.info.get("compression")
     if image.format == "TIFF" and compression not in _COMPRESSIONS:
         raise UsageError(f"TIFF with {compression} compression, save it without")
-    if len(image.tile) > limits.MOST_STRIPS or _painted(image) > 4 * _area(image):
+    if len(image.tile) > picture_limits.MOST_STRIPS or _painted(image) > 4 * _area(image):
         raise UsageError(f"{name} of too many strips or tiles, save it again")
-    most = limits.MOST_RUN_PIXELS
+    most = picture_limits.MOST_RUN_PIXELS
     if name == "BMP" and compression in _RUNS and _area(image) > most:
         raise UsageError(f"compressed BMP of more than {most:,} pixels, save it as PNG")
     return image
@@ -216,7 +217,7 @@ def _orientation(image: Image.Image) -> int | None:
     if block is None and isinstance(profile, str):
         block = bytes.fromhex("".join(profile.split("\n")[3:]))  # as Pillow reads it
     if isinstance(block, bytes):
-        limits.check_exif(block, image.format or "image")
+        picture_limits.check_exif(block, image.format or "image")
     return image.getexif().get(_ORIENTATION)
 
 

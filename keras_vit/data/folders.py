@@ -15,7 +15,7 @@ from pathlib import Path
 from keras_vit._checks import is_label
 from keras_vit._errors import UsageError, shown
 from keras_vit.data.decoding import printable
-from keras_vit.data.formats import EXTENSIONS, UNREAD
+from keras_vit.data.picture_formats import EXTENSIONS, UNREAD
 
 # The names of the folders of each split. A folder with two of them has no class folders.
 SPLITS = {

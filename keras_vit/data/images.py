@@ -12,7 +12,7 @@ from PIL import Image
 
 from keras_vit._errors import UsageError
 from keras_vit.data.decoding import decode_image, printable, to_rgb
-from keras_vit.data.formats import EXTENSIONS
+from keras_vit.data.picture_formats import EXTENSIONS
 
 _EXPECTED = "expected a path, a Pillow image, an array of pixels, or a list of these"
 _CHANNELS = (1, 3, 4)

@@ -14,8 +14,8 @@ from keras_vit._errors import UsageError
 from keras_vit.data import folders
 from keras_vit.data.decoding import decode_image
 from keras_vit.data.folders import Listing, Skipped
-from keras_vit.data.formats import PLAIN
-from keras_vit.data.index import Index, Known
+from keras_vit.data.picture_formats import PLAIN
+from keras_vit.data.picture_index import Index, Known
 from keras_vit.data.reading import changed, in_memory
 from keras_vit.data.source import Encoded, Source
 

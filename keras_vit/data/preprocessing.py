@@ -15,8 +15,8 @@ from PIL import Image
 from keras_vit._checks import reads_pictures, received_model
 from keras_vit._errors import UsageError
 from keras_vit.data import mediapipe
-from keras_vit.data.arithmetic import central_box, luma
 from keras_vit.data.images import rgb_images
+from keras_vit.data.luma_and_crop import central_box, luma
 from keras_vit.data.source import Source
 from keras_vit.specs import Preprocessing
 

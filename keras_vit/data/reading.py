@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import UsageError
-from keras_vit.data.index import state_of
+from keras_vit.data.picture_index import state_of
 from keras_vit.data.source import Encoded, Source
 
 # What TensorFlow's message contains if an image could not be read, by Python or by itself. These

@@ -28,8 +28,8 @@ from keras_vit._errors import UsageError
 from keras_vit._quiet import quiet
 from keras_vit.data.decoding import decode_content, examine_stream
 from keras_vit.data.folders import SPLITS, Skipped, listed
-from keras_vit.data.formats import PLAIN
-from keras_vit.data.index import Fault, Plain, cache_file, read_cache, state_of, write_cache
+from keras_vit.data.picture_formats import PLAIN
+from keras_vit.data.picture_index import Fault, Plain, cache_file, read_cache, state_of, write_cache
 from keras_vit.data.reading import changed, in_memory
 from keras_vit.data.source import ClassSets, Encoded, Source, check_labels
 from keras_vit.data.vtab_tasks import DERIVED

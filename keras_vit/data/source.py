@@ -12,7 +12,7 @@ import numpy as np
 from keras_vit._checks import LONGEST_LABEL, is_label
 from keras_vit._errors import UsageError, shown
 from keras_vit.data.folders import SPLITS, Skipped, listed
-from keras_vit.data.formats import PLAIN
+from keras_vit.data.picture_formats import PLAIN
 from keras_vit.labels import answers_of
 
 

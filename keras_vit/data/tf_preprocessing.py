@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit._errors import UsageError
-from keras_vit.data import limits, mediapipe
-from keras_vit.data.arithmetic import central_box, luma
+from keras_vit.data import mediapipe, picture_limits
+from keras_vit.data.luma_and_crop import central_box, luma
 from keras_vit.specs import Preprocessing
 
 _BITS = 22
@@ -84,7 +84,7 @@ def preprocess_files(contents: tf.Tensor, preprocessing: Preprocessing) -> np.nd
             start = content.numpy()[:16]
             raise UsageError(
                 "expected the contents of a JPEG or PNG file of at most "
-                f"{limits.MOST_PIXELS:,} pixels, as tf.io.read_file reads them. "
+                f"{picture_limits.MOST_PIXELS:,} pixels, as tf.io.read_file reads them. "
                 f"Received: a string that begins with {start!r}; a path must be a str of Python."
             ) from None
     return inputs
@@ -135,7 +135,7 @@ def _valid(contents, preprocessing: Preprocessing):
     areas = files.map(lambda x: _area(_size(x))).ignore_errors()
     areas = areas.concatenate(tf.data.Dataset.from_tensors(tf.constant(1, tf.int64)))
     areas = areas.batch(count + 1).with_options(options).get_single_element()
-    at_once = limits.MOST_PIXELS // tf.reduce_max(areas)
+    at_once = picture_limits.MOST_PIXELS // tf.reduce_max(areas)
     return (
         files.enumerate()
         .map(
@@ -259,7 +259,7 @@ def _area(size):
 
 
 def _within_limits(size):
-    most, longest = limits.MOST_PIXELS, limits.MOST_SIDE
+    most, longest = picture_limits.MOST_PIXELS, picture_limits.MOST_SIDE
     fits = tf.reduce_all((size > 0) & (size <= longest)) & (_area(size) <= most)
     expected = f"expected a picture of at most {most:,} pixels and {longest:,} a side."
     return _required(fits, f"{expected} Received (height, width):", size)
@@ -279,8 +279,8 @@ def _number_of(content, pattern: bytes):
 
 
 def _jpeg(content):
-    size, scans = _jpeg_size(content), _number_of(content, limits.SCAN)
-    most = limits.MOST_SCANNED // tf.maximum(_area(size), 1)
+    size, scans = _jpeg_size(content), _number_of(content, picture_limits.SCAN)
+    most = picture_limits.MOST_SCANNED // tf.maximum(_area(size), 1)
     expected = "expected fewer scans of a JPEG of this size, at most"
     with _within_limits(size), _required(scans <= most, expected, most, "Received:", scans):
         # The transform that Pillow uses; TensorFlow's default is less exact.
@@ -293,9 +293,10 @@ def _jpeg(content):
 
 
 def _png(content):
-    size, texts = _png_size(content), sum(_number_of(content, text) for text in limits.TEXTS)
-    expected = f"expected a PNG with at most {limits.MOST_TEXTS} compressed texts. Received:"
-    with _within_limits(size), _required(texts <= limits.MOST_TEXTS, expected, texts):
+    size, most = _png_size(content), picture_limits.MOST_TEXTS
+    texts = sum(_number_of(content, text) for text in picture_limits.TEXTS)
+    expected = f"expected a PNG with at most {most} compressed texts. Received:"
+    with _within_limits(size), _required(texts <= most, expected, texts):
         image = tf.io.decode_png(content, channels=4)
     with tf.control_dependencies([image]):  # decoding first makes sure that this is a PNG
         depth = tf.io.decode_raw(tf.strings.substr(content, _BIT_DEPTH, 1), tf.uint8)[0]

@@ -14,8 +14,8 @@ from keras_vit import _files, runs
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.bundle.export_report import withdraw_report, write_report
 from keras_vit.deploy.bundle.writing import check_bundles, write_bundle
-from keras_vit.deploy.convert.auto import choose_float_layers, read_recipe
 from keras_vit.deploy.convert.converter import Converter, MadeFile
+from keras_vit.deploy.convert.float_layers import choose_float_layers, read_recipe
 from keras_vit.deploy.convert.quantize import check_layers, for_runtime
 from keras_vit.deploy.export_options import CALIBRATED, ExportOptions
 from keras_vit.deploy.judge.client_verdict import check_model_for, judge_client, seen_by
@@ -23,10 +23,10 @@ from keras_vit.deploy.judge.gpu import GpuChoice
 from keras_vit.deploy.judge.judged_file import JudgedFile, check, compared, judge_file
 from keras_vit.deploy.judge.parity import Verdict
 from keras_vit.deploy.precisions import Precision
-from keras_vit.deploy.reference import ParityError, Reference, reference_of
+from keras_vit.deploy.reference_scores import ParityError, Reference, reference_of
 from keras_vit.deploy.representative_data import samples_of
 from keras_vit.deploy.resolve import NOT_KERAS_VIT, NOT_WANTED, Resolved, resolve
-from keras_vit.deploy.sampling import Samples, spread, to_pixels
+from keras_vit.deploy.sample_images import Samples, spread, to_pixels
 from keras_vit.deploy.trained_model import TrainedModel, of_run
 from keras_vit.specs import Preprocessing
 from keras_vit.tflite.measure import Measured, measure

@@ -14,8 +14,8 @@ from keras_vit.data.input_range import check_inputs
 from keras_vit.data.preprocessing import normalise
 from keras_vit.deploy.export_options import CALIBRATED, ExportOptions
 from keras_vit.deploy.precisions import check_calibration
-from keras_vit.deploy.reference import Reference
-from keras_vit.deploy.sampling import Samples, coarse_noise, divided, drawn, to_pixels
+from keras_vit.deploy.reference_scores import Reference
+from keras_vit.deploy.sample_images import Samples, coarse_noise, divided, drawn, to_pixels
 from keras_vit.specs import Preprocessing
 
 # Random images that are compared if there are no pictures.

@@ -20,8 +20,8 @@ from PIL import Image
 from keras_vit import _files
 from keras_vit._checks import positive_integer, reads_pictures
 from keras_vit._errors import RefusedError, UsageError
-from keras_vit.data.arithmetic import luma
-from keras_vit.data.limits import MOST_PIXELS
+from keras_vit.data.luma_and_crop import luma
+from keras_vit.data.picture_limits import MOST_PIXELS
 from keras_vit.data.preprocessing import normalise, resize
 from keras_vit.data.tf_preprocessing import read_valid_pictures
 from keras_vit.deploy.convert.converter import graph_module
@@ -30,7 +30,7 @@ from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.graph.inference import probabilities_of
 from keras_vit.deploy.judge.parity import compare
 from keras_vit.deploy.precisions import PRECISIONS
-from keras_vit.deploy.reference import full_precision, predict
+from keras_vit.deploy.reference_scores import full_precision, predict
 from keras_vit.deploy.resolve import About, Resolved, resolve
 from keras_vit.labels import answers_of, imagenet2012_labels, write_labels
 from keras_vit.models.image_model import ImageModel

@@ -17,9 +17,9 @@ from keras_vit.data.preprocessing import load
 from keras_vit.data.source import as_answered
 from keras_vit.data.sources import Source, open_source
 from keras_vit.deploy.export_options import ExportOptions
-from keras_vit.deploy.reference import Reference
+from keras_vit.deploy.reference_scores import Reference
 from keras_vit.deploy.representative_data import samples_of
-from keras_vit.deploy.sampling import Samples, divided, drawn
+from keras_vit.deploy.sample_images import Samples, divided, drawn
 from keras_vit.labels import answers_of, numbered
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.pretrained import create_model, model_from_weights

@@ -15,9 +15,9 @@ import numpy as np
 from keras_vit._checks import keras_vit_model
 from keras_vit._keras import ops
 from keras_vit.data.input_range import check_inputs
-from keras_vit.layers.keras_machine import KerasMachine
-from keras_vit.parts.block import transformer_block
-from keras_vit.parts.grids import Grid
+from keras_vit.encoder.block import transformer_block
+from keras_vit.encoder.patch_grids import Grid
+from keras_vit.layers.keras_ops import KerasOps
 
 # Bytes of the attention scores of one block, and the largest batch.
 _SCORES, _MOST_IMAGES = 64 << 20, 32
@@ -127,7 +127,7 @@ def each_block(model: Any, inputs: np.ndarray) -> Iterator[tuple[np.ndarray, Any
     for i in range(model.spec.depth):
         block = model.get_layer(f"encoderblock_{i}")
         taps = {}
-        x = transformer_block(KerasMachine(block, training=False, taps=taps), x)
+        x = transformer_block(KerasOps(block, training=False, taps=taps), x)
         yield to_numpy(taps["attention"]), x
 
 

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct, defstruct
 
 from keras_vit import _files, _json
 from keras_vit._errors import UsageError
-from keras_vit._templates import rendered
+from keras_vit._pages import rendered
 from keras_vit.data.sources import source_name
 from keras_vit.evaluation.classification import METRICS
 from keras_vit.evaluation.hub_folder import LAYOUTS, check_for_hub

@@ -15,7 +15,7 @@ from keras_vit._errors import UsageError
 from keras_vit.data.images import rgb_images
 from keras_vit.data.preprocessing import normalise, resize
 from keras_vit.evaluation import attention_scores as attention
-from keras_vit.evaluation.learned import Filters, PatchColours, learned_weights, patch_pca
+from keras_vit.evaluation.learned_weights import Filters, PatchColours, learned_weights, patch_pca
 from keras_vit.specs import ResNetSpec
 
 _BATCH = 16  # pictures, where no attention is kept

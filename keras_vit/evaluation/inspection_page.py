@@ -15,7 +15,7 @@ from keras_vit.evaluation import inspection_plots as plots
 from keras_vit.evaluation.attention_scores import even_distance
 from keras_vit.evaluation.classification import ClassReport
 from keras_vit.evaluation.inspecting import Inspection
-from keras_vit.evaluation.learned import LEAST_FRACTION
+from keras_vit.evaluation.learned_weights import LEAST_FRACTION
 from keras_vit.evaluation.results_page import write_results
 from keras_vit.specs import ResNetSpec
 

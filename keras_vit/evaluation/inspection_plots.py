@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit._figures import BLUE, as_svg, own_settings, short_name, subplots
+from keras_vit._pages import BLUE, as_svg, own_settings, short_name, subplots
 from keras_vit.evaluation.classification import ClassReport
-from keras_vit.evaluation.learned import PatchColours
+from keras_vit.evaluation.learned_weights import PatchColours
 from keras_vit.evaluation.plots import glowing, resized
 
 _WIDTH = 4.8  # inches

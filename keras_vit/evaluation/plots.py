@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from keras_vit._figures import BLUE, GREY, as_svg, own_settings, short_name, subplots
+from keras_vit._pages import BLUE, GREY, as_svg, own_settings, short_name, subplots
 
 _DARK_TO_LIGHT = ("#14243a", BLUE, "#d9772b", "#7a4fa0", GREY)
 

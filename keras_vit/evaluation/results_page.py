@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit import _files
-from keras_vit._templates import rendered
+from keras_vit._pages import rendered
 
 
 def write_results(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit.data.vtab_tasks import VTAB
-from keras_vit.evaluation.published import PAPER, VTAB_MEAN
+from keras_vit.evaluation.published_accuracies import PAPER, VTAB_MEAN
 from keras_vit.evaluation.results_page import mean_text, write_results
 
 COLUMNS = (

@@ -8,16 +8,16 @@ from typing import Any
 from keras_vit._checks import choice, positive_integer
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops, register
+from keras_vit.encoder.block import ATTENTION_OPTIONS, ATTENTION_ROWS, self_attention
+from keras_vit.encoder.patch_grids import Tokens, as_grid
+from keras_vit.encoder.positions import POSITION_EMBEDDINGS, rotation_factors
 from keras_vit.layers.base import (
     ConfiguredLayer,
     add_position_weights,
     build_rows,
     position_weights,
 )
-from keras_vit.layers.keras_machine import KerasMachine
-from keras_vit.parts.block import ATTENTION_OPTIONS, ATTENTION_ROWS, self_attention
-from keras_vit.parts.grids import Tokens, as_grid
-from keras_vit.parts.positions import POSITION_EMBEDDINGS, rotation_factors
+from keras_vit.layers.keras_ops import KerasOps
 
 
 @register
@@ -95,8 +95,8 @@ class MultiHeadAttention(ConfiguredLayer):
             attention scores (batch, heads, q, k).
         """
         taps = {} if return_attention_scores else None
-        machine = KerasMachine(self, training, taps)
-        result = self_attention(machine, queries, queries if keys is None else keys)
+        own = KerasOps(self, training, taps)
+        result = self_attention(own, queries, queries if keys is None else keys)
         return (result, taps["attention"]) if return_attention_scores else result
 
     def position_bias(self, dtype: str):
@@ -107,7 +107,7 @@ class MultiHeadAttention(ConfiguredLayer):
         return ops.cast(self._positions.bias(weights, self._tokens(), ops), dtype)
 
     def rotation_factors(self, count: int) -> tuple[Any, Any]:
-        """The two factors by which `count` tokens turn; see `parts/positions.py`."""
+        """The two factors by which `count` tokens turn; see `encoder/positions.py`."""
         tokens = Tokens(self.grid, count - math.prod(self.grid))
         return rotation_factors(self.rotation, tokens, self.query.units // self.num_heads)
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from keras_vit._keras import LEGACY, keras, ops
-from keras_vit.parts.grids import Tokens
-from keras_vit.parts.positions import PositionWeight
-from keras_vit.parts.rows import Row
+from keras_vit.encoder.patch_grids import Tokens
+from keras_vit.encoder.positions import PositionWeight
+from keras_vit.encoder.weight_rows import Row
 
 # How rows are initialised, as in the official code.
 INITIALIZERS = {

@@ -10,10 +10,10 @@ import math
 import numpy as np
 
 from keras_vit._keras import LEGACY, keras, ops, register
+from keras_vit.encoder.patch_grids import as_grid
+from keras_vit.encoder.positions import sincos_2d
 from keras_vit.layers.base import ConfiguredLayer, named_build
 from keras_vit.layers.patch_encoder import PatchEncoder
-from keras_vit.parts.grids import as_grid
-from keras_vit.parts.positions import sincos_2d
 
 
 @register

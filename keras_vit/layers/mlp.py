@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from keras_vit._checks import choice, positive_integer
 from keras_vit._keras import keras, register
+from keras_vit.encoder.block import MLP_OPTIONS, MLPS, mlp
 from keras_vit.layers.base import ConfiguredLayer, build_rows
-from keras_vit.layers.keras_machine import KerasMachine
-from keras_vit.parts.block import MLP_OPTIONS, MLPS, mlp
+from keras_vit.layers.keras_ops import KerasOps
 
 
 @register
@@ -41,7 +41,7 @@ class MLP(ConfiguredLayer):
 
     def call(self, x, training=None):
         """Transforms `x` (..., hidden_dim), each position separately."""
-        return mlp(KerasMachine(self, training), x)
+        return mlp(KerasOps(self, training), x)
 
     def compute_output_shape(self, input_shape):
         """The shape of the input."""

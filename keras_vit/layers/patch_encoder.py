@@ -5,16 +5,16 @@ from __future__ import annotations
 from keras_vit._checks import choice, positive_integer
 from keras_vit._errors import UsageError
 from keras_vit._keras import ops, register
+from keras_vit.encoder.embedding import TOKENS, arrange, embed, embedding_rows, token_count
+from keras_vit.encoder.patch_grids import Tokens, as_grid
+from keras_vit.encoder.positions import POSITION_EMBEDDINGS
 from keras_vit.layers.base import (
     ConfiguredLayer,
     add_position_weights,
     build_rows,
     position_weights,
 )
-from keras_vit.layers.keras_machine import KerasMachine
-from keras_vit.parts.embedding import TOKENS, arrange, embed, embedding_rows, token_count
-from keras_vit.parts.grids import Tokens, as_grid
-from keras_vit.parts.positions import POSITION_EMBEDDINGS
+from keras_vit.layers.keras_ops import KerasOps
 
 
 @register
@@ -76,11 +76,11 @@ class PatchEncoder(ConfiguredLayer):
 
     def call(self, patches):
         """Embeds `patches` (batch, patches, pixels)."""
-        return embed(KerasMachine(self), patches)
+        return embed(KerasOps(self), patches)
 
     def encode(self, x):
         """Projected patches (batch, patches, hidden_dim) with positions and learned tokens."""
-        return arrange(KerasMachine(self), x)
+        return arrange(KerasOps(self), x)
 
     def position_tables(self, x):
         """The positions of the learned tokens and of the patches x, each None if absent."""

@@ -1,13 +1,13 @@
-"""Pooling layers: from tokens to the input of the head. `parts/poolings.py` describes them."""
+"""Pooling layers: from tokens to the input of the head. `encoder/poolings.py` describes them."""
 
 from __future__ import annotations
 
 from keras_vit._keras import keras, register
+from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.base import ConfiguredLayer, StaysFloat, build_rows, layer_norm, named_build
-from keras_vit.layers.keras_machine import KerasMachine
+from keras_vit.layers.keras_ops import KerasOps
 from keras_vit.layers.mlp import MLP
-from keras_vit.parts.poolings import POOLINGS
 
 
 class PoolingLayer(StaysFloat, keras.layers.Layer):
@@ -24,7 +24,7 @@ class PoolingLayer(StaysFloat, keras.layers.Layer):
 
     def call(self, x):
         """Pools `x` (batch, tokens, hidden_dim)."""
-        return POOLINGS[self.kind].call(KerasMachine(self), x)
+        return POOLINGS[self.kind].call(KerasOps(self), x)
 
     def compute_output_shape(self, input_shape):
         """(batch, width * hidden_dim)."""

@@ -7,12 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_vit._keras import keras, register
-from keras_vit.layers.attention import MultiHeadAttention
-from keras_vit.layers.base import ConfiguredLayer, build_rows, layer_norm, named_build
-from keras_vit.layers.keras_machine import KerasMachine
-from keras_vit.layers.mlp import MLP
-from keras_vit.layers.stochastic_depth import StochasticDepth
-from keras_vit.parts.block import (
+from keras_vit.encoder.block import (
     ATTENTION_OPTIONS,
     BLOCK_OPTIONS,
     MLP_OPTIONS,
@@ -20,6 +15,11 @@ from keras_vit.parts.block import (
     block_rows,
     transformer_block,
 )
+from keras_vit.layers.attention import MultiHeadAttention
+from keras_vit.layers.base import ConfiguredLayer, build_rows, layer_norm, named_build
+from keras_vit.layers.keras_ops import KerasOps
+from keras_vit.layers.mlp import MLP
+from keras_vit.layers.stochastic_depth import StochasticDepth
 
 # Keras' name for the state of a random generator.
 _STATE = "seed_generator_state"
@@ -32,7 +32,7 @@ class TransformerBlock(ConfiguredLayer):
         y = x + attention(norm_attention(x))    (equation 2)
         z = y + mlp(norm_mlp(y))                (equation 3)
 
-    `parts/block.py` computes them, with dropout, stochastic depth and LayerScale.
+    `encoder/block.py` computes them, with dropout, stochastic depth and LayerScale.
 
     Args:
         num_heads: attention heads.
@@ -95,7 +95,7 @@ class TransformerBlock(ConfiguredLayer):
 
     def call(self, x, training=None):
         """Encodes `x` (batch, tokens, hidden_dim)."""
-        encode = functools.partial(transformer_block, KerasMachine(self, training))
+        encode = functools.partial(transformer_block, KerasOps(self, training))
         return _rematerialised(self, encode, x) if self.remat and training else encode(x)
 
     def compute_output_shape(self, input_shape):
@@ -134,7 +134,7 @@ class AttentionScores(ConfiguredLayer):
     def call(self, x):
         """The attention scores for `x` (batch, tokens, hidden_dim)."""
         taps = {}
-        attention_branch(KerasMachine(self.block, training=False, taps=taps), x)
+        attention_branch(KerasOps(self.block, training=False, taps=taps), x)
         return taps["attention"]
 
     def compute_output_shape(self, input_shape):

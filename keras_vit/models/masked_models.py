@@ -11,18 +11,18 @@ from typing import Any, get_args
 
 from keras_vit._checks import choice
 from keras_vit._keras import building, keras, register
-from keras_vit.layers import TransformerBlock
-from keras_vit.layers.base import layer_norm
-from keras_vit.layers.masking import CorruptedPatches, RestoredTokens, VisibleTokens
-from keras_vit.models.image_model import AroundModel
-from keras_vit.models.vit import ViT
-from keras_vit.parts.masked_patches import (
+from keras_vit.encoder.masked_patches import (
     CELLS,
     PatchTarget,
     check_decoder,
     check_maskable,
     masked_count,
 )
+from keras_vit.layers import TransformerBlock
+from keras_vit.layers.base import layer_norm
+from keras_vit.layers.masking import CorruptedPatches, RestoredTokens, VisibleTokens
+from keras_vit.models.image_model import AroundModel
+from keras_vit.models.vit import ViT
 from keras_vit.specs import ViTSpec
 
 COLOURS = 512  # three bits for each of three channels

@@ -19,10 +19,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from keras_vit.parts.block import transformer_block
-from keras_vit.parts.embedding import embed
-from keras_vit.parts.encoder import encode
-from keras_vit.parts.machine import Machine
+from keras_vit.encoder.block import transformer_block
+from keras_vit.encoder.embedding import embed
+from keras_vit.encoder.encode import encode
+from keras_vit.encoder.ops import Ops
 from keras_vit.specs import ResNetUnit, Spec, ViTSpec, as_size
 from keras_vit.weights.names import weight_names
 
@@ -67,15 +67,15 @@ def profile(
         num_classes: number of logits; 0 for no head.
         image_size: input size in pixels, one number or (height, width).
     """
-    m = _Counter(spec, num_classes, image_size)
+    ops = _Counter(spec, num_classes, image_size)
     if isinstance(spec, ViTSpec):
         if spec.stem is not None:
-            m.convolutions(spec.stem.units)
-        m.classify(encode(m, None))
+            ops.convolutions(spec.stem.units)
+        ops.classify(encode(ops, None))
     else:
-        m.convolutions(spec.units)
-        m.classify((spec.channels,))
-    return m.layers()
+        ops.convolutions(spec.units)
+        ops.classify((spec.channels,))
+    return ops.layers()
 
 
 def forward_flops(
@@ -137,7 +137,7 @@ def grouped(layers: Sequence[LayerCost]) -> list[LayerCost]:
     return joined
 
 
-class _Counter(Machine):
+class _Counter(Ops):
     """Counts operations and held values by layer; its tensors are the shapes for one image."""
 
     def __init__(self, spec: Spec, num_classes: int, image_size: int | tuple[int, int]):
@@ -250,12 +250,12 @@ class _Counter(Machine):
 
 def _encoder(spec: ViTSpec, image_size: int | tuple[int, int], patches: int) -> list[LayerCost]:
     """The costs of a ViT up to its last norm, if the blocks see this number of patches."""
-    m = _Counter(spec, 0, image_size)
-    m.part("patch_encoder", embed, None)
+    ops = _Counter(spec, 0, image_size)
+    ops.part("patch_encoder", embed, None)
     for i in range(spec.depth):
         tokens = (patches + spec.prefix_tokens, spec.hidden_dim)
-        m.part(f"encoderblock_{i}", transformer_block, tokens)
-    return [layer for layer in m.layers() if layer.name not in ("pooling", "pre_logits")]
+        ops.part(f"encoderblock_{i}", transformer_block, tokens)
+    return [layer for layer in ops.layers() if layer.name not in ("pooling", "pre_logits")]
 
 
 def _dense(name: str, rows: int, inputs: int, units: int) -> LayerCost:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from keras_vit._keras import keras, register
+from keras_vit.encoder.block import BLOCK_OPTIONS
+from keras_vit.encoder.embedding import TOKENS
+from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.layers import (
     AttentionScores,
     DistilledHead,
@@ -15,9 +18,6 @@ from keras_vit.layers import (
 )
 from keras_vit.layers.pooling import POOLING_LAYERS
 from keras_vit.models.image_model import ImageModel, head
-from keras_vit.parts.block import BLOCK_OPTIONS
-from keras_vit.parts.embedding import TOKENS
-from keras_vit.parts.poolings import POOLINGS
 from keras_vit.specs import ResNetStem, ViTSpec
 
 

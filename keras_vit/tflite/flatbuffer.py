@@ -107,7 +107,7 @@ class Graph:
         inputs, outputs: indices of tensors.
         stated_runtime: the oldest runtime that the converter stated; None if there is none.
         weights_behind: whether weights are stored after the flatbuffer, see
-            `layout.py`.
+            `file_layout.py`.
     """
 
     tensors: tuple[Tensor, ...]

@@ -6,7 +6,7 @@ __getattr__, __all__ = lazy_names(
     __name__,
     {
         "prepared": ["Saving", "build"],
-        "classes": ["balanced_weights", "few_images_warning", "imbalance_warning"],
+        "class_weights": ["balanced_weights", "few_images_warning", "imbalance_warning"],
         "checkpoints": ["Checkpoints"],
         "callbacks": ["Hooks", "Progress"],
         "costs": ["Costs"],

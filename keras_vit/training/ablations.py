@@ -97,13 +97,13 @@ def value(text: str) -> int | float | bool | str:
 
 
 def _positions(spec: ViTSpec) -> list[str]:
-    from keras_vit.parts.positions import POSITION_EMBEDDINGS
+    from keras_vit.encoder.positions import POSITION_EMBEDDINGS
 
     return [f"position_embedding={name}" for name in POSITION_EMBEDDINGS]
 
 
 def _poolings(spec: ViTSpec) -> list[str]:
-    from keras_vit.parts.poolings import POOLINGS
+    from keras_vit.encoder.poolings import POOLINGS
 
     # A distillation token needs a teacher, and "none" has no single prediction.
     return [f"pooling={name}" for name in POOLINGS if name not in ("distilled", "none")]

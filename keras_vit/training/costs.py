@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit._keras import LEGACY, backend
+from keras_vit.encoder.masked_patches import masked_count
 from keras_vit.models import profile
 from keras_vit.models.masked_models import values_of
 from keras_vit.models.profile import LayerCost
-from keras_vit.parts.masked_patches import masked_count
 from keras_vit.recipe import SELF_SUPERVISED, Recipe
 from keras_vit.specs import Spec, ViTSpec
 from keras_vit.training.engines import Engine

@@ -11,10 +11,10 @@ import math
 from typing import Any
 
 from keras_vit._keras import keras, ops
+from keras_vit.encoder.masked_patches import CELLS, PatchTarget
 from keras_vit.layers.masking import PatchNoise
 from keras_vit.models.masked_models import COLOURS, MaskedAutoencoder, MaskedPatchPredictor
 from keras_vit.models.vit import ViT
-from keras_vit.parts.masked_patches import CELLS, PatchTarget
 from keras_vit.specs import Preprocessing
 from keras_vit.training.tasks import ImageLoss, Normalise, Task
 

@@ -18,8 +18,7 @@ from keras_vit.recipe import SELF_SUPERVISED, Recipe
 from keras_vit.runs import Run
 from keras_vit.specs import VARIANTS, as_size, find_variant
 from keras_vit.training import costs
-from keras_vit.training.adapting import adapt
-from keras_vit.training.classes import balanced_weights
+from keras_vit.training.class_weights import balanced_weights
 from keras_vit.training.distillation import Distillation
 from keras_vit.training.engines import Engine
 from keras_vit.training.learner import Learner
@@ -28,6 +27,7 @@ from keras_vit.training.optimisers import optimizer
 from keras_vit.training.plan import Plan, parameter_counts, plan_of
 from keras_vit.training.settings import check_masked, check_pooled, spec_fields
 from keras_vit.training.tasks import Task, task_of
+from keras_vit.training.trainable_variables import adapt
 
 
 def build(

@@ -20,8 +20,7 @@ from keras_vit.models.image_model import ImageModel
 from keras_vit.models.pretrained import check_weights
 from keras_vit.recipe import Recipe
 from keras_vit.specs import VARIANTS, find_variant
-from keras_vit.training import beginning
-from keras_vit.training.adapting import check_adaptable, restoring_trainable
+from keras_vit.training import resuming
 from keras_vit.training.callbacks import NO_HOOKS, Hooks
 from keras_vit.training.checkpoints import Checkpoints
 from keras_vit.training.costs import Costs
@@ -33,6 +32,7 @@ from keras_vit.training.plan import CHECKPOINT_EVERY, Plan, interval
 from keras_vit.training.prepared import Beginning, Prepared, Saving, prepare, saving_of
 from keras_vit.training.settings import check_recipe, spec_fields
 from keras_vit.training.tasks import MultiLabel, SingleLabel, Task
+from keras_vit.training.trainable_variables import check_adaptable, restoring_trainable
 
 # Enough are timed: three that take two seconds, or one that takes ten.
 _MOST_TIMED = 100
@@ -105,7 +105,7 @@ def train(
     lock = _files.locked(saving.path) if engine.is_chief else contextlib.nullcontext()
     with lock, naming_lost_processes(engine), engine.scope():
         _seed(recipe.seed)
-        begun = beginning.begin(model, source, recipe, saving, split, weights, teacher)
+        begun = resuming.begin(model, source, recipe, saving, split, weights, teacher)
         with restoring_trainable(begun.model, teacher):
             ready = prepare(begun, engine, task)
             if ready.plan.too_large:
@@ -114,14 +114,14 @@ def train(
             if begun.run is not None:
                 plan = dataclasses.replace(ready.plan, first_step=checkpoints.restore())
                 if not plan.first_step:
-                    raise beginning.unreadable(saving.path)
+                    raise resuming.unreadable(saving.path)
                 ready = dataclasses.replace(ready, plan=plan)
             loop = Loop(ready, saving.path, checkpoints, hooks)
             if not engine.is_chief:
                 loop.follow()
             else:
                 with saying_what_is_saved(saving.path, checkpoints, ready.plan):
-                    beginning.write_beginning(ready)
+                    resuming.write_beginning(ready)
                     hooks.started(ready.plan)
                     loop.run(_callbacks(begun, hooks))
         engine.barrier()
@@ -155,7 +155,7 @@ def dry_run(
     engine = engine or Engine()
     check_teacher(recipe, teacher)
     with engine.scope():
-        begun = beginning.begin(model, source, recipe, Saving(""), split, weights, teacher)
+        begun = resuming.begin(model, source, recipe, Saving(""), split, weights, teacher)
         ready = prepare(begun, engine)
         learner, plan, costs = ready.learner, ready.plan, ready.costs
         started(plan, costs)
@@ -217,7 +217,7 @@ def check_settings(
             "resume=True goes on with a run, overwrite=True replaces it; leave one of them out."
         )
     if saving.resume:
-        beginning.check_resumable(saving.path, recipe, model_name, weights)
+        resuming.check_resumable(saving.path, recipe, model_name, weights)
     if saving.tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise MissingPackageError(
             "tensorboard=True needs TensorBoard: pip install 'keras_vit[train]'"
@@ -306,7 +306,7 @@ def _checkpoints(ready: Prepared) -> Checkpoints:
         total_steps=plan.steps,
     )
     asked = saving.checkpoint_every is not None or saving.keep is not None
-    stay = asked or (begun.run is not None and beginning.was_finished(begun.run, recipe))
+    stay = asked or (begun.run is not None and resuming.was_finished(begun.run, recipe))
     folder = saving.path / "checkpoints"
     return Checkpoints(folder, ready.learner, saving.keep or 2, every, stay)
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from keras_vit._errors import UsageError
-from keras_vit.parts.masked_patches import check_decoder, check_maskable, masked_count
-from keras_vit.parts.poolings import POOLINGS
+from keras_vit.encoder.masked_patches import check_decoder, check_maskable, masked_count
+from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.recipe import SELF_SUPERVISED, Recipe, only
 from keras_vit.specs import USUAL_SIZES, VARIANTS, Spec, ViTSpec, as_size, find_variant
 from keras_vit.training.ablations import overridden

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from keras_vit._checks import choice
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops
-from keras_vit.data.arithmetic import luma
+from keras_vit.data.luma_and_crop import luma
 from keras_vit.models.image_model import ImageModel
 from keras_vit.specs import Preprocessing
 

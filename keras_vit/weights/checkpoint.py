@@ -18,10 +18,10 @@ from keras_vit import _json, specs
 from keras_vit._checks import LONGEST_SIDE, label_names
 from keras_vit._errors import UsageError
 from keras_vit._json import Lines, Side, Sides
-from keras_vit.parts.block import MLPS, SHOWN_BY_ROWS, all_block_rows
-from keras_vit.parts.grids import Tokens
-from keras_vit.parts.poolings import POOLINGS
-from keras_vit.parts.positions import POSITION_EMBEDDINGS, PositionEmbedding
+from keras_vit.encoder.block import MLPS, SHOWN_BY_ROWS, all_block_rows
+from keras_vit.encoder.patch_grids import Tokens
+from keras_vit.encoder.poolings import POOLINGS
+from keras_vit.encoder.positions import POSITION_EMBEDDINGS, PositionEmbedding
 from keras_vit.specs import VARIANTS, Preprocessing, ResNetSpec, ResNetStem, Spec, ViTSpec
 from keras_vit.weights import hub_config
 from keras_vit.weights.dialects import WeightsLayout, find_layout

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_vit._errors import UsageError
-from keras_vit.parts.rows import table_words
+from keras_vit.encoder.weight_rows import table_words
 from keras_vit.weights.names import fill, numbers, official_keys, outline
 from keras_vit.weights.tensors import display
 

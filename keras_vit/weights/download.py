@@ -46,7 +46,7 @@ import google_crc32c
 from keras_vit import _files
 from keras_vit._errors import UsageError
 from keras_vit.weights.cache import PART, cached_path
-from keras_vit.weights.connection import BreakError, Limits, opener
+from keras_vit.weights.http_connection import BreakError, Limits, opener
 
 try:
     import fcntl

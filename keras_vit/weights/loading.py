@@ -16,8 +16,8 @@ import numpy as np
 
 from keras_vit._checks import keras_vit_model
 from keras_vit._errors import UsageError, shown
-from keras_vit.parts.grids import Grid, Method
-from keras_vit.parts.poolings import POOLINGS
+from keras_vit.encoder.patch_grids import Grid, Method
+from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.specs import ResNetSpec, Spec, ViTSpec
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
 from keras_vit.weights.dialects import Place

@@ -1,7 +1,7 @@
 """The naming table: for each weight its official key, its path in a model and its official shape.
 
 Source: the published `.npz` files of google-research/vision_transformer and of
-google-research/big_transfer. The parts of a ViT describe their own weights in `keras_vit/parts`.
+google-research/big_transfer. The parts of a ViT describe their own weights in `keras_vit/encoder`.
 
 Keys with numbers have a template: "Transformer/encoderblock_{i}/LayerNorm_0/scale". {i} is the
 number of a block in official keys, {j} the number of a unit in the block. {i0} and {j0} are one
@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import UsageError
-from keras_vit.parts.block import all_block_rows, block_rows
-from keras_vit.parts.embedding import PROJECTION_ROWS, TOKENS, embedding_rows
-from keras_vit.parts.encoder import NORM_ROWS, REPRESENTATION_ROWS
-from keras_vit.parts.grids import Tokens
-from keras_vit.parts.poolings import POOLINGS
-from keras_vit.parts.positions import POSITION_EMBEDDINGS, PositionEmbedding, PositionWeight
-from keras_vit.parts.rows import Row, nested, present, table_words
+from keras_vit.encoder.block import all_block_rows, block_rows
+from keras_vit.encoder.embedding import PROJECTION_ROWS, TOKENS, embedding_rows
+from keras_vit.encoder.encode import NORM_ROWS, REPRESENTATION_ROWS
+from keras_vit.encoder.patch_grids import Tokens
+from keras_vit.encoder.poolings import POOLINGS
+from keras_vit.encoder.positions import POSITION_EMBEDDINGS, PositionEmbedding, PositionWeight
+from keras_vit.encoder.weight_rows import Row, nested, present, table_words
 from keras_vit.specs import ResNetSpec, ResNetUnit, Spec, ViTSpec
 
 Size = int | tuple[int, int]  # of an image: one side, or height and width

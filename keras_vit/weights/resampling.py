@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from keras_vit.parts.grids import half_pixel_matrix
+from keras_vit.encoder.patch_grids import half_pixel_matrix
 
 
 def resample_patches(kernel: np.ndarray, patch_size: int) -> np.ndarray:

@@ -72,7 +72,7 @@ def test_evaluate_refuses_a_strangers_run_in_one_line(refusals, variants, run, n
 def test_run_refuses_a_strangers_bundle_in_one_line(refusals, variants, bundle, name, monkeypatch):
     monkeypatch.setattr("keras_vit.deploy.bundle.golden._TIMED", 1)
     if name != "model.tflite":  # the file is intact, and a process for each input takes long
-        monkeypatch.setattr("keras_vit.deploy.bundle.opened.try_file", lambda model: None)
+        monkeypatch.setattr("keras_vit.deploy.bundle.opened_bundle.try_file", lambda model: None)
     is_json = name.endswith(".json")
     contents = some(variants, bundle / name, 80) if is_json else bytes_of(bundle / name)
     word = "--verify" if name == "golden.json" else "a.png"

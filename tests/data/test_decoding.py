@@ -22,9 +22,9 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from keras_vit import Preprocessing, UsageError, preprocess
-from keras_vit.data import decoding, limits, tf_preprocessing
+from keras_vit.data import decoding, picture_limits, tf_preprocessing
 from keras_vit.data.decoding import decode_image, examine_image
-from keras_vit.data.formats import true_format
+from keras_vit.data.picture_formats import true_format
 
 SIZE = 60_000  # bytes of an EXIF block; a segment of a JPEG has no room for more
 EXIF = b"Exif\0\0"
@@ -117,7 +117,7 @@ def test_a_picture_that_claims_too_many_pixels_is_refused(decode, tmp_path):
 
 @pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "WEBP", "TIFF", "JPEG"])
 def test_no_format_claims_more_pixels_than_the_limit(monkeypatch, kind):
-    monkeypatch.setattr(limits, "MOST_PIXELS", 20 * 30)
+    monkeypatch.setattr(picture_limits, "MOST_PIXELS", 20 * 30)
     assert fault(saved(Image.new("RGB", (20, 30)), kind)) == ""
     assert fault(saved(Image.new("RGB", (20, 31)), kind)) != ""
 
@@ -192,7 +192,7 @@ def test_a_bmp_of_few_bytes_cannot_ask_for_many_pixels_in_runs(compression, bits
 
 
 def test_threads_decode_at_once_only_what_fits_together():
-    room, taken = limits.Room(100), []
+    room, taken = picture_limits.Room(100), []
 
     def decode(pixels):
         with room.taken(pixels):

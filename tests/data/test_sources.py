@@ -15,9 +15,17 @@ from PIL import Image
 
 from keras_vit import UsageError
 from keras_vit.cli._printing import print_skipped
-from keras_vit.data import Encoded, InMemory, Skipped, digits, index, open_source, skipped_summary
-from keras_vit.data.index import FORMAT
-from keras_vit.data.repeats import repeats, repeats_warning
+from keras_vit.data import (
+    Encoded,
+    InMemory,
+    Skipped,
+    digits,
+    open_source,
+    picture_index,
+    skipped_summary,
+)
+from keras_vit.data.picture_index import FORMAT
+from keras_vit.data.repeated_pictures import repeats, repeats_warning
 from keras_vit.data.source import ClassSets
 
 
@@ -210,7 +218,7 @@ def test_all_problems_of_the_classes_are_listed_at_once(image_folder, refused, m
     (image_folder / "torn" / "a.jpg").write_bytes(b"\xff\xd8\xff")
     refused(image_folder, r"no readable picture in torn \(1 broken JPEG\)")
     shutil.rmtree(image_folder / "torn")
-    monkeypatch.setattr(index, "examine_image", None)  # the rest is known before decoding
+    monkeypatch.setattr(picture_index, "examine_image", None)  # the rest is known before decoding
     for name in ("green", "two\nlines", "phone", *"abc"):
         (image_folder / name).mkdir()
     (image_folder / "green" / "notes.txt").write_text("nothing here")
@@ -298,16 +306,16 @@ def test_pictures_are_checked_again_only_when_they_change(image_folder, monkeypa
     (image_folder / "red" / "torn.png").write_bytes((image_folder / "red/1.png").read_bytes()[:99])
     before = open_source(image_folder)
     for name in ("examine_image", "check_format"):
-        monkeypatch.setattr(index, name, mock.Mock(wraps=getattr(index, name)))
+        monkeypatch.setattr(picture_index, name, mock.Mock(wraps=getattr(picture_index, name)))
     again = open_source(image_folder)
-    assert not index.examine_image.called
-    assert not index.check_format.called
+    assert not picture_index.examine_image.called
+    assert not picture_index.check_format.called
     assert (again.ids, again.skipped) == (before.ids, before.skipped)
     np.testing.assert_array_equal(again.image.formats, before.image.formats)
     os.utime(image_folder / "red" / "0.jpg", ns=(5, 5))
     (image_folder / "blue" / "0.jpg").write_bytes(b"\xff\xd8\xff")
     assert len(open_source(image_folder)) == len(before) - 1
-    seen = [file.name for ((file,), _) in index.examine_image.call_args_list]
+    seen = [file.name for ((file,), _) in picture_index.examine_image.call_args_list]
     assert seen == ["0.jpg", "0.jpg"]
 
 

@@ -13,7 +13,7 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, _files, deploy
 from keras_vit.deploy.convert import converter
-from keras_vit.deploy.convert.auto import read_recipe
+from keras_vit.deploy.convert.float_layers import read_recipe
 from keras_vit.weights.hashing import weights_sha256
 
 # Options that skip the measurements and the card.

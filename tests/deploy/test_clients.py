@@ -14,7 +14,7 @@ from keras_vit.data import digits
 from keras_vit.data.source import as_answered
 from keras_vit.deploy import clients
 from keras_vit.deploy.judge.client_verdict import seen_by
-from keras_vit.deploy.sampling import Samples
+from keras_vit.deploy.sample_images import Samples
 from keras_vit.tflite.client_process import write_cases
 
 OPTIONS = {"client": "mediapipe", "max_images": 24, "calibrate": 16, "threads": ()}

@@ -10,7 +10,7 @@ import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit.data.preprocessing import normalise
 from keras_vit.deploy.representative_data import samples_of
-from keras_vit.deploy.sampling import coarse_noise, spread, to_pixels
+from keras_vit.deploy.sample_images import coarse_noise, spread, to_pixels
 
 PREPROCESSING = keras_vit.Preprocessing(16, 24)
 CLASSES = np.arange(300) // 60

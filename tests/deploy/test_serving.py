@@ -17,7 +17,7 @@ from keras_vit import UsageError
 from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
 from keras_vit.data.decoding import decode_image
-from keras_vit.data.limits import MOST_PIXELS
+from keras_vit.data.picture_limits import MOST_PIXELS
 from keras_vit.deploy import serving
 from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.resolve import resolve

@@ -13,7 +13,7 @@ from PIL import Image
 import keras_vit
 from keras_vit import UsageError, evaluation, preprocess, runs
 from keras_vit._json import Table, TableRow
-from keras_vit._templates import rendered
+from keras_vit._pages import rendered
 from keras_vit.data import open_source, split_source
 from keras_vit.evaluation import plots
 from keras_vit.training import Recipe

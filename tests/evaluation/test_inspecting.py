@@ -8,7 +8,7 @@ import pytest
 import keras_vit
 from keras_vit import ResNetStem, UsageError, evaluation
 from keras_vit.evaluation import attention_scores
-from keras_vit.evaluation.learned import position_table
+from keras_vit.evaluation.learned_weights import position_table
 
 SMALL = {"patch_size": 8, "hidden_dim": 24, "depth": 2, "num_heads": 3, "mlp_dim": 32}
 # {name: (fields of the spec, image size)}

@@ -7,8 +7,13 @@ import statistics
 import pytest
 
 from keras_vit.data.vtab_tasks import VTAB
-from keras_vit.evaluation import published, published_transfer, transfer_table, write_transfer
-from keras_vit.evaluation.published import PAPER, VTAB_MEAN
+from keras_vit.evaluation import (
+    published_accuracies,
+    published_transfer,
+    transfer_table,
+    write_transfer,
+)
+from keras_vit.evaluation.published_accuracies import PAPER, VTAB_MEAN
 from keras_vit.training import SUITES, TASKS
 from keras_vit.weights import find_weights
 from keras_vit.weights.catalogue import list_weights
@@ -38,9 +43,9 @@ def test_the_published_figures_are_those_of_the_same_weights():
 
 
 def test_every_figure_belongs_to_a_task_and_to_weights_of_the_catalogue():
-    for figures in (*PAPER.values(), *published._BY_FILE.values()):
+    for figures in (*PAPER.values(), *published_accuracies._BY_FILE.values()):
         assert figures.keys() <= {*TASKS, VTAB_MEAN}
-    assert {*published._BY_FILE} <= {entry.name for entry in list_weights()}
+    assert {*published_accuracies._BY_FILE} <= {entry.name for entry in list_weights()}
 
 
 @pytest.mark.parametrize("column", [name for name in PAPER if name.startswith("ViT")])

@@ -10,9 +10,9 @@ import pytest
 
 from keras_vit import UsageError, layers
 from keras_vit._keras import LEGACY, keras, ops
+from keras_vit.encoder.patch_grids import Tokens
+from keras_vit.encoder.positions import relative_index, sincos_2d
 from keras_vit.layers.std_conv import BIT_CONV
-from keras_vit.parts.grids import Tokens
-from keras_vit.parts.positions import relative_index, sincos_2d
 
 pytestmark = pytest.mark.flavours
 

@@ -12,10 +12,10 @@ import pytest
 import keras_vit
 from keras_vit import ResNetSpec, ResNetStem, UsageError, ViTSpec
 from keras_vit._keras import LEGACY, keras
+from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.models import image_model
 from keras_vit.models.dtypes import dtype_policy
 from keras_vit.models.pretrained import model_class
-from keras_vit.parts.poolings import POOLINGS
 
 VIT = ViTSpec(8, 48, 2, 3, 112)
 HYBRID = ViTSpec(1, 48, 1, 3, 96, stem=ResNetStem((1, 1)))

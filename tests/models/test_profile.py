@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.evaluation.counting import counted_flops, layer_flops
+from keras_vit.evaluation.flops import counted_flops, layer_flops
 from keras_vit.models import profile
 from keras_vit.models.pretrained import model_class
 from keras_vit.specs import VARIANTS
@@ -117,7 +117,7 @@ def test_the_layers_have_all_parameters_in_the_order_of_the_model(name):
 
 
 def test_operations_are_counted_on_tensorflow_only(invoke, monkeypatch, tmp_path):
-    monkeypatch.setattr("keras_vit.evaluation.counting.backend", lambda: "jax")
+    monkeypatch.setattr("keras_vit.evaluation.flops.backend", lambda: "jax")
     expected = (
         "operations are counted in TensorFlow's graph, which needs KERAS_BACKEND=tensorflow. "
         "Received: KERAS_BACKEND=jax."

@@ -8,11 +8,11 @@ import pytest
 import keras_vit
 from keras_vit import ResNetSpec, ResNetStem, UsageError, ViTSpec
 from keras_vit._keras import LEGACY, keras, ops
+from keras_vit.encoder.positions import POSITION_EMBEDDINGS
 from keras_vit.evaluation.attention_scores import attention_maps
 from keras_vit.models.dtypes import dtype_policy
 from keras_vit.models.image_model import Intermediates
 from keras_vit.models.pretrained import model_class
-from keras_vit.parts.positions import POSITION_EMBEDDINGS
 
 pytestmark = pytest.mark.flavours
 

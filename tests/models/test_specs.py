@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from keras_vit import Preprocessing, ResNetSpec, ResNetStem, UsageError, ViTSpec
-from keras_vit.parts.poolings import POOLINGS
-from keras_vit.parts.positions import POSITION_EMBEDDINGS
+from keras_vit.encoder.poolings import POOLINGS
+from keras_vit.encoder.positions import POSITION_EMBEDDINGS
 from keras_vit.specs import as_size, spec_from_dict
 
 VIT = {"patch_size": 16, "hidden_dim": 768, "depth": 12, "num_heads": 12, "mlp_dim": 3072}

@@ -10,8 +10,8 @@ import pytest
 
 import keras_vit
 from keras_vit import ResNetSpec, ResNetStem, models
+from keras_vit.encoder.positions import POSITION_EMBEDDINGS
 from keras_vit.models.pretrained import model_class
-from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.specs import VARIANTS, find_variant
 from keras_vit.weights import parameter_count
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import cycle
 from typing import Any
 
-from keras_vit._figures import BLUE, GREY, as_png, own_settings, short_name, subplots
+from keras_vit._pages import BLUE, GREY, as_png, own_settings, short_name, subplots
 from keras_vit.tflite.measure import Measured
 
 _COLOURS = (BLUE, "#c2621a", "#3a8f4d", "#b23a48", "#7b5ea7", "#8c6239", "#c2569b", "#4f6d7a")

@@ -17,8 +17,8 @@ from keras_vit import _files, runs
 from keras_vit._errors import UsageError
 from keras_vit.deploy.bundle.description import read_bundle
 from keras_vit.deploy.bundle.folder import bundle_folder, bundle_name, check_name, safe_name
-from keras_vit.deploy.bundle.opened import open_bundle
-from keras_vit.deploy.sampling import spread
+from keras_vit.deploy.bundle.opened_bundle import open_bundle
+from keras_vit.deploy.sample_images import spread
 from keras_vit.labels import read_labels
 from keras_vit.tflite import runtimes
 

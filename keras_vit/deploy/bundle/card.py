@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from keras_vit._templates import code, rendered
+from keras_vit._pages import code, rendered
 from keras_vit.deploy.clients import CLIENTS
 from keras_vit.deploy.judge.parity import Verdict
 from keras_vit.deploy.precisions import PRECISIONS

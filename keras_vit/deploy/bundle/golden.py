@@ -16,8 +16,8 @@ from keras_vit._errors import RefusedError, UsageError
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.deploy.bundle.description import read_golden
 from keras_vit.deploy.bundle.folder import bundle_folder
-from keras_vit.deploy.bundle.opened import OpenedBundle, open_bundle
-from keras_vit.deploy.sampling import to_pixels
+from keras_vit.deploy.bundle.opened_bundle import OpenedBundle, open_bundle
+from keras_vit.deploy.sample_images import to_pixels
 from keras_vit.labels import answer_scores, answers_of
 from keras_vit.tflite.compiled_model import predict_in_half_precision
 from keras_vit.tflite.runner import Runner

@@ -1,4 +1,4 @@
-"""Runs a `.tflite` file on zeros: a separate program, started by `opened.py`.
+"""Runs a `.tflite` file on zeros: a separate program, started by `opened_bundle.py`.
 
 Its argument is the file. It is loaded as `Runner` does, with XNNPACK and with LiteRT's own kernels,
 as the golden check does. LiteRT's reason to refuse it is printed; the exit code is then 2 if it is

@@ -15,7 +15,7 @@ from keras_vit import _files
 from keras_vit._errors import UsageError, shown
 from keras_vit.deploy.bundle.android import FILES
 from keras_vit.deploy.bundle.folder import bundle_folder, check_name
-from keras_vit.deploy.bundle.opened import open_bundle
+from keras_vit.deploy.bundle.opened_bundle import open_bundle
 
 # What the page loads of LiteRT.js, and where from in node_modules/@litertjs. "compat" is for
 # browsers without relaxed SIMD.

@@ -23,7 +23,7 @@ from keras_vit.deploy.bundle.description import CHANNELS, FORMAT
 from keras_vit.deploy.convert.metadata import meaning
 from keras_vit.deploy.judge.judged_file import JudgedFile
 from keras_vit.deploy.resolve import Resolved
-from keras_vit.deploy.sampling import to_pixels
+from keras_vit.deploy.sample_images import to_pixels
 from keras_vit.labels import write_labels
 from keras_vit.tflite.compiled_model import predict_in_half_precision
 from keras_vit.tflite.flatbuffer import mapped

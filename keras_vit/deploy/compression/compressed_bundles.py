@@ -29,9 +29,9 @@ from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.judge.judged_file import JudgedFile, check, compared, judge_file
 from keras_vit.deploy.judge.parity import compare
 from keras_vit.deploy.precisions import PRECISIONS, Precision, precision_of
-from keras_vit.deploy.reference import ParityError, expected_scores, reference_of
+from keras_vit.deploy.reference_scores import ParityError, expected_scores, reference_of
 from keras_vit.deploy.resolve import About, Resolved, resolve
-from keras_vit.deploy.sampling import Samples
+from keras_vit.deploy.sample_images import Samples
 from keras_vit.deploy.trained_model import TrainedModel
 from keras_vit.models.image_model import ImageModel
 from keras_vit.tflite.flatbuffer import MappedFile, mapped, read_graph

@@ -134,7 +134,7 @@ def compress(
     """
     check_compressible(model)
     from keras_vit.deploy.compression import stages
-    from keras_vit.deploy.compression.dense import fold_norms
+    from keras_vit.deploy.compression.dense_layers import fold_norms
 
     model, ranges = fold_norms(model), {}
     for i, stage in enumerate(wanted.stages):

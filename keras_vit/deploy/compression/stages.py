@@ -16,7 +16,7 @@ import tensorflow as tf
 from keras_vit._errors import MissingPackageError, UsageError
 from keras_vit._keras import LEGACY, keras
 from keras_vit.deploy.compression import rounding
-from keras_vit.deploy.compression.dense import unwrapped, wrap_dense
+from keras_vit.deploy.compression.dense_layers import unwrapped, wrap_dense
 from keras_vit.deploy.precisions import precision_of
 from keras_vit.models.image_model import ImageModel
 

@@ -30,7 +30,7 @@ from keras_vit.deploy.precisions import (
     check_calibration,
     precision_of,
 )
-from keras_vit.deploy.reference import Reference
+from keras_vit.deploy.reference_scores import Reference
 from keras_vit.deploy.resolve import About, Resolved, resolve
 from keras_vit.deploy.stored_arrays import StoredArrays
 from keras_vit.tflite.flatbuffer import MappedFile

@@ -22,7 +22,7 @@ from keras_vit._interrupts import deferred_interrupts
 from keras_vit._quiet import quiet
 from keras_vit.deploy.graph.graph_options import InferenceGraph
 from keras_vit.deploy.graph.inference import forward, module_of, variables_of
-from keras_vit.tflite.layout import laid_out, unpacked
+from keras_vit.tflite.file_layout import laid_out, unpacked
 from keras_vit.tflite.processes import release_memory
 
 _SMALLEST = 1 << 14  # elements; smaller kernels are converted as they are, as all other weights

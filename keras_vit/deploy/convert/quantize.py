@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import RefusedError, UsageError, did_you_mean
+from keras_vit.deploy.convert.ai_edge_quantization import extremes, library, modified
 from keras_vit.deploy.convert.metadata import append_labels, metadata
-from keras_vit.deploy.convert.quantizer import extremes, library, modified
 from keras_vit.deploy.precisions import (
     BLOCK,
     PRECISIONS,
@@ -27,8 +27,8 @@ from keras_vit.deploy.precisions import (
 )
 from keras_vit.deploy.resolve import About
 from keras_vit.deploy.stored_arrays import StoredArrays
+from keras_vit.tflite.file_layout import laid_out
 from keras_vit.tflite.flatbuffer import Graph, MappedFile, Model, Operator, read_graph
-from keras_vit.tflite.layout import laid_out
 from keras_vit.tflite.runner import grouped
 from keras_vit.tflite.runtimes import named_runtime, runs, state_versions
 

@@ -14,8 +14,8 @@ from keras_vit.deploy.graph.balance import balance, balances
 from keras_vit.deploy.graph.graph_options import GraphOptions, InferenceGraph
 from keras_vit.deploy.graph.resnet import bit, stem
 from keras_vit.deploy.graph.rewrites import folds_uint8, resolve_parameters, rewrite
-from keras_vit.deploy.graph.tensorflow_machine import TensorFlowMachine
-from keras_vit.parts.encoder import encode
+from keras_vit.deploy.graph.tensorflow_ops import TensorFlowOps
+from keras_vit.encoder.encode import encode
 from keras_vit.specs import ResNetSpec, ViTSpec
 
 
@@ -98,22 +98,22 @@ def forward(
         taps: filled with the inputs of Dense layers and the outputs of blocks, by name.
     """
     spec, options, preprocessing = graph.spec, graph.options, graph.preprocessing
-    m = TensorFlowMachine(graph, {} if taps is None else taps)
+    ops = TensorFlowOps(graph, {} if taps is None else taps)
     if options.input == "uint8" and not ("uint8_input" in options.rewrites and folds_uint8(spec)):
         with tf.name_scope("pixels"):
             images = tf.cast(images, tf.float32)
             scale = np.asarray(preprocessing.scale, np.float32)
             images = (images - preprocessing.mean) * (1 / scale)
     if isinstance(spec, ResNetSpec):
-        x = bit(m, images)
+        x = bit(ops, images)
     else:
-        only = m.wiring.first_tokens if "class_token_only" in options.rewrites else None
-        x = encode(m, stem(m, images) if spec.stem else images, only)
+        only = ops.wiring.first_tokens if "class_token_only" in options.rewrites else None
+        x = encode(ops, stem(ops, images) if spec.stem else images, only)
     if graph.tail is not None:
         return graph.tail(x, training=False)
     if "head/kernel" not in graph.weights:
         return x
-    logits = m.dense("head", x)
+    logits = ops.dense("head", x)
     return probabilities_of(logits) if options.output == "probabilities" else logits
 
 

@@ -5,67 +5,67 @@ from __future__ import annotations
 import tensorflow as tf
 
 from keras_vit.deploy.graph.rewrites import STREAM_DIVISOR, standardise
-from keras_vit.deploy.graph.tensorflow_machine import TensorFlowMachine
+from keras_vit.deploy.graph.tensorflow_ops import TensorFlowOps
 from keras_vit.specs import ResNetSpec, ResNetUnit
 
 _GROUPS = 32
 _LEAST = -6e4  # near the least value of half precision
 
 
-def stem(m: TensorFlowMachine, x: tf.Tensor) -> tf.Tensor:
+def stem(ops: TensorFlowOps, x: tf.Tensor) -> tf.Tensor:
     """A hybrid's ResNet: see `models/vit.py`."""
-    x = tf.nn.relu(_group_norm(m, "gn_root", _conv(m, "conv_root", x, 2)))
+    x = tf.nn.relu(_group_norm(ops, "gn_root", _conv(ops, "conv_root", x, 2)))
     with tf.name_scope("pool_root"):
         x = tf.nn.max_pool2d(x, 3, 2, "SAME")
-    for unit in m.spec.stem.units:
-        x = m.part(unit.name, _unit, unit, x)
+    for unit in ops.spec.stem.units:
+        x = ops.part(unit.name, _unit, unit, x)
     return x
 
 
-def bit(m: TensorFlowMachine, x: tf.Tensor) -> tf.Tensor:
+def bit(ops: TensorFlowOps, x: tf.Tensor) -> tf.Tensor:
     """See `models/bit.py`."""
-    x = _conv(m, "conv_root", x, 2)
+    x = _conv(ops, "conv_root", x, 2)
     with tf.name_scope("pool_root"):
         x = tf.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)])
         # It changes nothing. GPU delegates merge a PAD into the MAX_POOL_2D after it, which then
         # ignores the zeros.
         x = tf.nn.max_pool2d(tf.maximum(x, _LEAST), 3, 2, "VALID")
-    for unit in m.spec.units:
-        x = m.part(unit.name, _preactivation_unit, unit, x)
-    x = tf.nn.relu(_group_norm(m, "group_norm", x))
+    for unit in ops.spec.units:
+        x = ops.part(unit.name, _preactivation_unit, unit, x)
+    x = tf.nn.relu(_group_norm(ops, "group_norm", x))
     with tf.name_scope("pooling"):
         return tf.reduce_mean(x, axis=(1, 2))
 
 
-def _unit(m: TensorFlowMachine, unit: ResNetUnit, x):
+def _unit(ops: TensorFlowOps, unit: ResNetUnit, x):
     """See `layers/residual_unit.py`."""
     residual = x
     if unit.projects:
-        residual = _group_norm(m, "gn_proj", _conv(m, "conv_proj", x, unit.strides))
-    x = tf.nn.relu(_group_norm(m, "gn1", _conv(m, "conv1", x)))
-    x = tf.nn.relu(_group_norm(m, "gn2", _conv(m, "conv2", x, unit.strides)))
-    x = residual + _group_norm(m, "gn3", _conv(m, "conv3", x))
+        residual = _group_norm(ops, "gn_proj", _conv(ops, "conv_proj", x, unit.strides))
+    x = tf.nn.relu(_group_norm(ops, "gn1", _conv(ops, "conv1", x)))
+    x = tf.nn.relu(_group_norm(ops, "gn2", _conv(ops, "conv2", x, unit.strides)))
+    x = residual + _group_norm(ops, "gn3", _conv(ops, "conv3", x))
     return tf.nn.relu(x, name="output")
 
 
-def _preactivation_unit(m: TensorFlowMachine, unit: ResNetUnit, x):
+def _preactivation_unit(ops: TensorFlowOps, unit: ResNetUnit, x):
     """See `layers/residual_unit.py`."""
-    active = tf.nn.relu(_group_norm(m, "gn1", x))
+    active = tf.nn.relu(_group_norm(ops, "gn1", x))
     if unit.projects:
-        x = _conv(m, "conv_proj", active, unit.strides)
-    y = _conv(m, "conv1", active)
-    y = _conv(m, "conv2", tf.nn.relu(_group_norm(m, "gn2", y)), unit.strides)
-    y = _conv(m, "conv3", tf.nn.relu(_group_norm(m, "gn3", y)))
+        x = _conv(ops, "conv_proj", active, unit.strides)
+    y = _conv(ops, "conv1", active)
+    y = _conv(ops, "conv2", tf.nn.relu(_group_norm(ops, "gn2", y)), unit.strides)
+    y = _conv(ops, "conv3", tf.nn.relu(_group_norm(ops, "gn3", y)))
     return tf.add(x, y, name="output")
 
 
-def _conv(m: TensorFlowMachine, name: str, x, strides: int = 1):
+def _conv(ops: TensorFlowOps, name: str, x, strides: int = 1):
     with tf.name_scope(name):
-        kernel = m.weight(f"{name}/kernel")
-        if "standardised_kernels" not in m.rewrites:
-            kernel = standardise(kernel, m.spec, tf.reduce_mean, tf.sqrt)
+        kernel = ops.weight(f"{name}/kernel")
+        if "standardised_kernels" not in ops.rewrites:
+            kernel = standardise(kernel, ops.spec, tf.reduce_mean, tf.sqrt)
         padding, size = "SAME", int(kernel.shape[0])
-        if isinstance(m.spec, ResNetSpec) and strides > 1 and size > 1:
+        if isinstance(ops.spec, ResNetSpec) and strides > 1 and size > 1:
             margin = ((size - 1) // 2,) * 2  # the same zeros on both sides
             x, padding = tf.pad(x, [(0, 0), margin, margin, (0, 0)]), "VALID"
         if strides > 1 and size == 1:
@@ -86,9 +86,9 @@ def _thinned(x, step: int):
     return tf.nn.space_to_depth(x, step)[..., :channels]
 
 
-def _group_norm(m: TensorFlowMachine, name: str, x):
-    epsilon = 1e-5 if isinstance(m.spec, ResNetSpec) else 1e-6
-    if "standardised_kernels" in m.rewrites:
+def _group_norm(ops: TensorFlowOps, name: str, x):
+    epsilon = 1e-5 if isinstance(ops.spec, ResNetSpec) else 1e-6
+    if "standardised_kernels" in ops.rewrites:
         epsilon /= STREAM_DIVISOR**2  # the kernels before it are divided
     _, height, width, channels = x.shape
     with tf.name_scope(name):
@@ -97,7 +97,7 @@ def _group_norm(m: TensorFlowMachine, name: str, x):
         y -= _group_mean(y)
         y *= tf.math.rsqrt(_group_mean(tf.multiply(y, y)) + epsilon)
         y = tf.reshape(y, (-1, height, width, channels))
-        return y * m.weight(f"{name}/gamma") + m.weight(f"{name}/beta")
+        return y * ops.weight(f"{name}/gamma") + ops.weight(f"{name}/beta")
 
 
 def _group_mean(x):

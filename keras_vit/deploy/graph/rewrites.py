@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, MutableMapping
 import numpy as np
 
 from keras_vit.deploy.graph.wiring import PROBED, Attention, Wiring, wiring
-from keras_vit.parts.grids import Tokens
-from keras_vit.parts.poolings import POOLINGS
-from keras_vit.parts.positions import POSITION_EMBEDDINGS, rotation_factors
+from keras_vit.encoder.patch_grids import Tokens
+from keras_vit.encoder.poolings import POOLINGS
+from keras_vit.encoder.positions import POSITION_EMBEDDINGS, rotation_factors
 from keras_vit.specs import Preprocessing, ResNetSpec, Spec, ViTSpec
 
 Parameters = MutableMapping[str, np.ndarray]

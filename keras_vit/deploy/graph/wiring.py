@@ -9,8 +9,8 @@ import dataclasses
 import functools
 from collections.abc import Collection
 
-from keras_vit.parts.encoder import encode
-from keras_vit.parts.machine import Machine
+from keras_vit.encoder.encode import encode
+from keras_vit.encoder.ops import Ops
 from keras_vit.specs import ResNetSpec, Spec, ViTSpec
 
 # The writer of values that no parameter writes.
@@ -96,9 +96,9 @@ def wiring(spec: Spec, head: bool) -> Wiring:
     found = Wiring()
     if isinstance(spec, ResNetSpec):
         return found
-    m = _Recorder(spec, found)
-    x = encode(m, _Value())
-    m.use(m.dense("head", x) if head else x)
+    ops = _Recorder(spec, found)
+    x = encode(ops, _Value())
+    ops.use(ops.dense("head", x) if head else x)
     return found
 
 
@@ -125,7 +125,7 @@ class _Value:
     tokens: int | None = None
 
 
-class _Recorder(Machine):
+class _Recorder(Ops):
     """Runs parts with `_Value`s and notes in a `Wiring` who reads them."""
 
     def __init__(self, spec: ViTSpec, found: Wiring):

@@ -12,7 +12,7 @@ import numpy as np
 from keras_vit._errors import RefusedError, UsageError, is_installed
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.deploy.clients import Client
-from keras_vit.deploy.sampling import Samples, to_pixels
+from keras_vit.deploy.sample_images import Samples, to_pixels
 from keras_vit.labels import answer_scores
 from keras_vit.models.image_model import ImageModel
 from keras_vit.specs import Preprocessing

@@ -20,9 +20,9 @@ from keras_vit.deploy.judge.layer_differences import block_ends
 from keras_vit.deploy.judge.parity import HALF_PRECISION
 from keras_vit.deploy.precisions import Precision
 from keras_vit.tflite.compiled_model import NO_DEVICE, GpuOutputs, NoDeviceError, run_on_gpu
+from keras_vit.tflite.file_layout import ending_at
 from keras_vit.tflite.flatbuffer import Model, read_graph
 from keras_vit.tflite.float16_emulation import Sums, emulate
-from keras_vit.tflite.layout import ending_at
 from keras_vit.tflite.runner import Runner, as_input, as_scores
 from keras_vit.tflite.vulkan import vulkan_devices
 

@@ -16,7 +16,7 @@ from keras_vit.deploy.convert.converter import MadeFile
 from keras_vit.deploy.judge.gpu import NOT_ASKED, GpuChoice, GpuRun, judge_on_gpu
 from keras_vit.deploy.judge.layer_differences import first_difference, layer_differences
 from keras_vit.deploy.judge.parity import HALF_PRECISION, Verdict, compare
-from keras_vit.deploy.reference import ParityError, Reference
+from keras_vit.deploy.reference_scores import ParityError, Reference
 from keras_vit.tflite.compiled_model import predict_in_half_precision
 from keras_vit.tflite.file_inspection import FileInspection, inspect_file
 from keras_vit.tflite.flatbuffer import MappedFile, check_static

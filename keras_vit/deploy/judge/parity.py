@@ -14,7 +14,7 @@ from keras_vit._errors import UsageError
 from keras_vit._json import Amount, Text
 from keras_vit.deploy.judge import significance
 from keras_vit.deploy.precisions import DEFAULT_DROP, Budget, precision_named
-from keras_vit.deploy.reference import (
+from keras_vit.deploy.reference_scores import (
     ALL_SAME,
     SAME,
     ParityError,

@@ -12,8 +12,7 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import _json
-from keras_vit._figures import own_settings
-from keras_vit._templates import rendered
+from keras_vit._pages import own_settings, rendered
 from keras_vit.deploy import PRECISIONS, compare, notes
 from keras_vit.deploy.bundle.accuracy_plot import draw, plot
 from keras_vit.deploy.bundle.card import card, recommendation

@@ -13,10 +13,10 @@ import pytest
 
 from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
-from keras_vit.deploy.bundle import opened
+from keras_vit.deploy.bundle import opened_bundle
 from keras_vit.deploy.bundle.export_report import write_report
 from keras_vit.deploy.bundle.golden import check_golden
-from keras_vit.deploy.convert.auto import read_recipe
+from keras_vit.deploy.convert.float_layers import read_recipe
 
 LARGE, TALL = {"height": 8192, "width": 8192}, {"height": 10**6}
 
@@ -110,7 +110,7 @@ def test_a_good_file_passes_without_a_word_or_local_imports(sample, tmp_path, mo
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')")
     (tmp_path / "model.tflite").write_bytes(sample.file("int8").read_bytes())
     monkeypatch.chdir(tmp_path)
-    opened.try_file(Path("model.tflite"))
+    opened_bundle.try_file(Path("model.tflite"))
     assert not (tmp_path / "imported").exists()
     assert capfd.readouterr() == ("", "")
 
@@ -127,26 +127,26 @@ def test_a_good_file_passes_without_a_word_or_local_imports(sample, tmp_path, mo
 def test_how_the_process_ended_is_said(program, tmp_path, monkeypatch, script, message):
     monkeypatch.setattr(sys, "executable", program("python", script))
     with pytest.raises(RefusedError, match=message):
-        opened.try_file(tmp_path / "m.tflite")
+        opened_bundle.try_file(tmp_path / "m.tflite")
 
 
 def test_a_file_that_does_not_finish_is_refused(program, tmp_path, monkeypatch):
-    monkeypatch.setattr(opened, "_SECONDS", 0.2)
+    monkeypatch.setattr(opened_bundle, "_SECONDS", 0.2)
     monkeypatch.setattr(sys, "executable", program("python", "exec sleep 60"))
     with pytest.raises(RefusedError, match="a process that runs it does not finish within 0.2 s"):
-        opened.try_file(tmp_path / "m.tflite")
+        opened_bundle.try_file(tmp_path / "m.tflite")
 
 
 def test_what_is_no_model_is_not_loaded_here(tmp_path):
     file = tmp_path / "broken.tflite"
     file.write_bytes(b"no model")
     with pytest.raises(UsageError, match="broken.tflite is not a TFLite model: The model is not"):
-        opened.try_file(file)
+        opened_bundle.try_file(file)
 
 
 def test_only_untrusted_bundles_are_tried(bundle, monkeypatch):
     tried = []
-    monkeypatch.setattr("keras_vit.deploy.bundle.opened.try_file", tried.append)
+    monkeypatch.setattr("keras_vit.deploy.bundle.opened_bundle.try_file", tried.append)
     deploy.open_bundle(bundle)
     assert not tried
     deploy.open_bundle(bundle, trusted=False)

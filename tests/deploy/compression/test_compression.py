@@ -13,7 +13,7 @@ from keras_vit import UsageError, deploy
 from keras_vit._keras import keras
 from keras_vit.deploy import compression
 from keras_vit.deploy.compression import Compressed, Compression, rounding
-from keras_vit.deploy.compression.dense import fold_norms
+from keras_vit.deploy.compression.dense_layers import fold_norms
 from keras_vit.deploy.resolve import parameters_of
 
 # Heads of 8, whose 1/sqrt is no power of two; MLPs of 48, which blocks of 32 do not divide.

@@ -14,7 +14,7 @@ from keras_vit._keras import LEGACY, keras
 from keras_vit.data import digits, load
 from keras_vit.deploy import compression
 from keras_vit.deploy.compression import Compression, FineTuning, compressed_file
-from keras_vit.deploy.compression.dense import fold_norms
+from keras_vit.deploy.compression.dense_layers import fold_norms
 from keras_vit.deploy.resolve import parameters_of
 from keras_vit.tflite.flatbuffer import read_graph
 

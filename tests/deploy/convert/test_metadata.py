@@ -18,7 +18,7 @@ from keras_vit.deploy.convert.metadata import append_labels, metadata
 from keras_vit.deploy.convert.quantize import quantized
 from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.precisions import PRECISIONS
-from keras_vit.tflite import layout
+from keras_vit.tflite import file_layout
 from keras_vit.tflite.flatbuffer import read_graph
 
 LABELS = ("tench", "great white shark, Haifisch", "鲨鱼", "naïve 🦈", "5", "6", "7", "8", "9", " ")
@@ -188,7 +188,7 @@ def test_the_output_says_how_its_logits_become_probabilities(classes, text):
 
 def test_weights_behind_a_large_flatbuffer_are_still_found(sample, monkeypatch):
     inside = described(sample)
-    monkeypatch.setattr(layout, "LARGEST", len(sample.converter.float_file("none")) - 1)
+    monkeypatch.setattr(file_layout, "LARGEST", len(sample.converter.float_file("none")) - 1)
     behind = described(sample)
     assert read_graph(behind).weights_behind
     assert not read_graph(inside).weights_behind
@@ -205,7 +205,7 @@ def test_nothing_here_believes_the_metadata_of_a_file(sample):
     model.buffers[entry.buffer].data = lies
     model.metadata[:0] = [copy.copy(entry) for _ in range(20_000)]
     model.metadata[0].buffer = 2**31
-    hostile = bytes(layout._packed(model, len(content) + 2**20).Output())
+    hostile = bytes(file_layout._packed(model, len(content) + 2**20).Output())
     np.testing.assert_array_equal(
         deploy.Runner(hostile).predict(sample.images), deploy.Runner(content).predict(sample.images)
     )

@@ -11,11 +11,11 @@ from keras_vit.deploy.graph.graph_options import GraphOptions, InferenceGraph
 from keras_vit.deploy.graph.inference import forward, prepare
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.resolve import parameters_of
-from keras_vit.parts.embedding import TOKENS
-from keras_vit.parts.encoder import encode
-from keras_vit.parts.grids import Tokens
-from keras_vit.parts.machine import Machine
-from keras_vit.parts.positions import POSITION_EMBEDDINGS
+from keras_vit.encoder.embedding import TOKENS
+from keras_vit.encoder.encode import encode
+from keras_vit.encoder.ops import Ops
+from keras_vit.encoder.patch_grids import Tokens
+from keras_vit.encoder.positions import POSITION_EMBEDDINGS
 
 FILES = [
     "vit_token.weights.npz",
@@ -30,8 +30,8 @@ FILES = [
 PASSES = sorted(REWRITES.keys() - {"standardised_kernels", "uint8_input"})
 
 
-class NumPyMachine(Machine):
-    """The verbs in NumPy and float64, with the weights of the Keras model."""
+class NumPyOps(Ops):
+    """The operations in NumPy and float64, with the weights of the Keras model."""
 
     def __init__(self, spec, weights, grid):
         self.spec, self.tokens_of_grid = spec, Tokens(grid, spec.prefix_tokens)
@@ -121,8 +121,8 @@ def reference(request, fixtures):
     name = request.param.split(".")[0]
     arrays = np.load(fixtures / f"{name}.io.npz")
     images = arrays["images"][:2]
-    machine = NumPyMachine(model.spec, parameters_of(model), model.grid)
-    outputs = machine.outputs(images.astype(float))
+    ops = NumPyOps(model.spec, parameters_of(model), model.grid)
+    outputs = ops.outputs(images.astype(float))
     return model, images, outputs, arrays["logits" if model.num_classes else "pooled"][:2]
 
 

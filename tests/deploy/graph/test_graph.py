@@ -18,8 +18,8 @@ from keras_vit.deploy.graph.graph_options import GraphOptions, InferenceGraph
 from keras_vit.deploy.graph.inference import forward, inference_module, prepare
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.resolve import parameters_of
+from keras_vit.encoder.positions import POSITION_EMBEDDINGS
 from keras_vit.models.pretrained import model_class
-from keras_vit.parts.positions import POSITION_EMBEDDINGS
 from keras_vit.specs import Preprocessing
 from keras_vit.weights.names import weight_names
 

@@ -25,7 +25,7 @@ from fuzzing.mutations import images, raw, text
 from keras_vit.data.cifar import cifar10
 from keras_vit.data.decoding import examine_image
 from keras_vit.data.images import read_picture
-from keras_vit.data.index import FORMAT, Index
+from keras_vit.data.picture_index import FORMAT, Index
 from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.data.reading import naming_unreadable
 from keras_vit.data.records import IMAGENET, Piece, cache_place, record_source

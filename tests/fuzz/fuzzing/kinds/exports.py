@@ -16,8 +16,8 @@ from fuzzing.kinds._reading import each_of
 from fuzzing.mutations import raw, text
 from keras_vit.deploy.bundle import export_report as report
 from keras_vit.deploy.bundle import golden
-from keras_vit.deploy.bundle.opened import open_bundle
-from keras_vit.deploy.convert.auto import read_recipe
+from keras_vit.deploy.bundle.opened_bundle import open_bundle
+from keras_vit.deploy.convert.float_layers import read_recipe
 from keras_vit.tflite.flatbuffer import check_static, operators, read_graph
 from keras_vit.tflite.gpu_compatibility import lint
 from keras_vit.tflite.runtimes import check_runtime, runtime_floor, versions

@@ -19,8 +19,8 @@ from keras_vit.data import Source, Split
 from keras_vit.deploy.bundle.export_report import table_record, table_row
 from keras_vit.evaluation.results_page import read_results
 from keras_vit.training import RECIPES, trials
-from keras_vit.training.beginning import check_resumable, stopped_run
 from keras_vit.training.checkpoints import Checkpoints
+from keras_vit.training.resuming import check_resumable, stopped_run
 from keras_vit.training.settings import plain
 
 _RECIPE = RECIPES["digits"]

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_vit.parts.grids import Grid, Tokens
-from keras_vit.parts.positions import POSITION_EMBEDDINGS
+from keras_vit.encoder.patch_grids import Grid, Tokens
+from keras_vit.encoder.positions import POSITION_EMBEDDINGS
 from keras_vit.specs import ResNetSpec
 
 # Percentiles that become 0 and 1, so that a few outliers do not leave all others grey.

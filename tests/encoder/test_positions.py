@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 
 from keras_vit import UsageError
-from keras_vit.parts.grids import Tokens, align_corners_matrix, bicubic_matrix, half_pixel_matrix
-from keras_vit.parts.positions import POSITION_EMBEDDINGS, relative_index, sincos_2d
+from keras_vit.encoder.patch_grids import (
+    Tokens,
+    align_corners_matrix,
+    bicubic_matrix,
+    half_pixel_matrix,
+)
+from keras_vit.encoder.positions import POSITION_EMBEDDINGS, relative_index, sincos_2d
 from keras_vit.weights import resample_positions
 
 

@@ -1,11 +1,16 @@
-"""What all figures share: matplotlib's settings, colours, size, and their bytes as SVG or PNG."""
+"""Pages and cards from the jinja2 templates beside the code that fills them in; their figures."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import functools
 import io
+import json
+import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from keras_vit._errors import naming_install
@@ -34,6 +39,27 @@ _ON_ANY_PAGE = {
     **dict.fromkeys(("xtick.color", "ytick.color"), "#747b84"),
 }
 _lock = threading.Lock()
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A template with its values.
+
+    In HTML, all values are escaped. In Markdown, texts from outside, such as the names of classes,
+    need the filter `code`.
+
+    Args:
+        template: its path in keras_vit, such as "evaluation/report.html.j2".
+        values: the values by their names in the template; a missing one is an error.
+    """
+    return _environment().get_template(template).render(values)
+
+
+def code(text: Any) -> str:
+    """Any text as a code span of one line, so that nothing in it is markup, a link or a mention."""
+    plain = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split()) or "?"
+    fence = "`" * (max(map(len, re.findall("`+", plain)), default=0) + 1)
+    pad = " " if "`" in (plain[0], plain[-1]) else ""
+    return f"{fence}{pad}{plain}{pad}{fence}"
 
 
 @contextlib.contextmanager
@@ -81,6 +107,34 @@ def as_svg(figure: Any) -> bytes:
 def as_png(figure: Any) -> bytes:
     """The figure as PNG; the same data give the same bytes."""
     return _saved(figure, format="png", metadata={"Software": None}, dpi=144)
+
+
+@functools.cache
+def _environment() -> Any:
+    with naming_install("pages and cards need Jinja2"):
+        import jinja2
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=lambda name: name.endswith(".html.j2"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "code": code,
+        "cell": lambda text: str(text).replace("|", "\\|"),  # of a Markdown table
+        "json": json.dumps,
+        "number": "{:,}".format,
+        "percent": "{:.2%}".format,
+        "as": format,
+        "data_url": _data_url,
+    }
+    return environment
+
+
+def _data_url(content: bytes, kind: str) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def _saved(figure: Any, **settings: Any) -> bytes:

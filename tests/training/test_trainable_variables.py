@@ -9,12 +9,12 @@ import keras_vit
 from keras_vit import UsageError
 from keras_vit._keras import LEGACY, keras
 from keras_vit.training import Recipe
-from keras_vit.training.adapting import adapt, restoring_trainable
 from keras_vit.training.callbacks import averages, sync
 from keras_vit.training.learner import Learner
 from keras_vit.training.optimisers import optimizer
 from keras_vit.training.prepared import check_model
 from keras_vit.training.tasks import SingleLabel
+from keras_vit.training.trainable_variables import adapt, restoring_trainable
 
 CLASSES, STEPS = 3, 12
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=24, depth=2, num_heads=3, mlp_dim=32)

@@ -9,7 +9,7 @@ import pytest
 import keras_vit
 from keras_vit import evaluation
 from keras_vit.evaluation.attention_scores import even_distance
-from keras_vit.evaluation.learned import position_bias
+from keras_vit.evaluation.learned_weights import position_bias
 from keras_vit.layers import StdConv
 
 TIGHT = {"rtol": 0, "atol": 1e-6}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_vit._keras import keras
-from keras_vit.deploy.reference import predict
+from keras_vit.deploy.reference_scores import predict
 
 # A second CPU plays the GPU: it is the default device. The model notes the device of each product.
 DEVICES = """
@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 cpus = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2)
-from keras_vit.deploy.reference import predict
+from keras_vit.deploy.reference_scores import predict
 
 def model(batch, training):
     product = tf.linalg.matmul(batch, batch, transpose_b=True)
@@ -29,7 +29,7 @@ with tf.device("CPU:1"):
 """
 JAX = """
 import jax
-from keras_vit.deploy.reference import full_precision
+from keras_vit.deploy.reference_scores import full_precision
 assert jax.config.jax_default_matmul_precision is None
 with full_precision():
     print(jax.config.jax_default_matmul_precision, jax.config.jax_default_device.platform)

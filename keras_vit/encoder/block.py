@@ -5,71 +5,71 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from keras_vit.parts.machine import Machine
-from keras_vit.parts.rows import Row, nested, present, rows
+from keras_vit.encoder.ops import Ops
+from keras_vit.encoder.weight_rows import Row, nested, present, rows
 
 
-def transformer_block(m: Machine, x, only: int | None = None):
+def transformer_block(ops: Ops, x, only: int | None = None):
     """Both branches; with `only`, the block's output for the first `only` tokens.
 
     As in the official `Encoder1DBlock` and AugReg, dropout follows the attention's output
     projection and both layers of the MLP, and stochastic depth acts on both branches.
     """
-    return mlp_branch(m, attention_branch(m, x, only))
+    return mlp_branch(ops, attention_branch(ops, x, only))
 
 
-def attention_branch(m: Machine, x, only: int | None = None):
+def attention_branch(ops: Ops, x, only: int | None = None):
     """Equation 2: x + attention(norm(x))."""
-    queries = keys = m.norm("norm_attention", x)
+    queries = keys = ops.norm("norm_attention", x)
     if only is not None:
-        queries, x = m.first(keys, only), m.first(x, only)
-    y = m.dropout("drop_attention", m.part("attention", self_attention, queries, keys))
-    y = m.scale("scale_attention", y) if m.spec.layer_scale else y
-    return m.add("attended", x, m.dropout("skip_attention", y))
+        queries, x = ops.first(keys, only), ops.first(x, only)
+    y = ops.dropout("drop_attention", ops.part("attention", self_attention, queries, keys))
+    y = ops.scale("scale_attention", y) if ops.spec.layer_scale else y
+    return ops.add("attended", x, ops.dropout("skip_attention", y))
 
 
-def mlp_branch(m: Machine, x):
+def mlp_branch(ops: Ops, x):
     """Equation 3: x + mlp(norm(x))."""
-    y = m.part("mlp", mlp, m.norm("norm_mlp", x))
-    y = m.scale("scale_mlp", y) if m.spec.layer_scale else y
-    return m.add("output", x, m.dropout("skip_mlp", y))
+    y = ops.part("mlp", mlp, ops.norm("norm_mlp", x))
+    y = ops.scale("scale_mlp", y) if ops.spec.layer_scale else y
+    return ops.add("output", x, ops.dropout("skip_mlp", y))
 
 
-def self_attention(m: Machine, queries, keys):
+def self_attention(ops: Ops, queries, keys):
     """The attention of a block; with a rotation, queries and keys turn by their positions."""
-    return attention(m, queries, keys, m.rotate if m.spec.rotation != "none" else None)
+    return attention(ops, queries, keys, ops.rotate if ops.spec.rotation != "none" else None)
 
 
-def attention(m: Machine, queries, keys, turn=None):
+def attention(ops: Ops, queries, keys, turn=None):
     """Multi-head attention of `queries` over `keys`, which are also the input of the values."""
-    query, key = m.heads(m.dense("query", queries)), m.heads(m.dense("key", keys))
+    query, key = ops.heads(ops.dense("query", queries)), ops.heads(ops.dense("key", keys))
     if turn is not None:
         query, key = turn(query), turn(key)
-    value = m.heads(m.dense("value", keys))
-    return m.dense("out", m.attend(query, key, value))
+    value = ops.heads(ops.dense("value", keys))
+    return ops.dense("out", ops.attend(query, key, value))
 
 
-def mlp(m: Machine, x):
+def mlp(ops: Ops, x):
     """The MLP of a block, for each token by itself."""
-    return MLPS[m.spec.mlp_kind].call(m, x)
+    return MLPS[ops.spec.mlp_kind].call(ops, x)
 
 
 class MLPKind(NamedTuple):
     """A kind of MLP.
 
     Attributes:
-        call: a function of a `Machine` and of x (..., hidden_dim), each token by itself.
+        call: a function of `Ops` and of x (..., hidden_dim), each token by itself.
         rows: the weights.
     """
 
-    call: Callable[[Machine, Any], Any]
+    call: Callable[[Ops, Any], Any]
     rows: Sequence[Row]
 
 
-def plain_mlp(m: Machine, x):
+def plain_mlp(ops: Ops, x):
     """Dense, GELU, Dense, the official `MlpBlock`."""
-    x = m.activation(m.spec.gelu, m.dense("dense_0", x))
-    return m.dropout("drop_output", m.dense("dense_1", m.dropout("drop_hidden", x)))
+    x = ops.activation(ops.spec.gelu, ops.dense("dense_0", x))
+    return ops.dropout("drop_output", ops.dense("dense_1", ops.dropout("drop_hidden", x)))
 
 
 PLAIN_ROWS = rows("""

@@ -16,8 +16,8 @@ import numpy as np
 from keras_vit._errors import MissingPackageError
 from keras_vit._quiet import quiet
 from keras_vit.deploy.stored_arrays import StoredArrays
+from keras_vit.tflite.file_layout import split, unpacked
 from keras_vit.tflite.flatbuffer import Model, mapped
-from keras_vit.tflite.layout import split, unpacked
 from keras_vit.tflite.runner import ignore_kept_tensors
 
 RELEASE = "0.10.0"

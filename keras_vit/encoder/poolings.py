@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from keras_vit.parts.block import ATTENTION_ROWS, PLAIN_ROWS, attention, plain_mlp
-from keras_vit.parts.embedding import token_count
-from keras_vit.parts.machine import Machine
-from keras_vit.parts.rows import Row, nested, rows
+from keras_vit.encoder.block import ATTENTION_ROWS, PLAIN_ROWS, attention, plain_mlp
+from keras_vit.encoder.embedding import token_count
+from keras_vit.encoder.ops import Ops
+from keras_vit.encoder.weight_rows import Row, nested, rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Pooling:
     """A kind of pooling.
 
     Attributes:
-        call: a function of a `Machine` and the tokens (batch, tokens, hidden_dim) that returns the
+        call: a function of `Ops` and the tokens (batch, tokens, hidden_dim) that returns the
             head's input; None if the head reads every token.
         tokens: the learned tokens that precede the patches, names in `TOKENS`. With a
             "distillation_token", which learns from a teacher, the output has one half for each of
@@ -26,7 +26,7 @@ class Pooling:
         width: the width of the output, in multiples of hidden_dim.
     """
 
-    call: Callable[[Machine, Any], Any] | None
+    call: Callable[[Ops, Any], Any] | None
     tokens: tuple[str, ...] = ()
     rows: Sequence[Row] = ()
     width: int = 1
@@ -37,14 +37,14 @@ class Pooling:
         return token_count(self.tokens)
 
 
-def _first_tokens(count: int) -> Callable[[Machine, Any], Any]:
-    return lambda m, x: m.flat(m.first(x, count))
+def _first_tokens(count: int) -> Callable[[Ops, Any], Any]:
+    return lambda ops, x: ops.flat(ops.first(x, count))
 
 
-def _attention_pooling(m: Machine, x):
+def _attention_pooling(ops: Ops, x):
     """A learned probe attends to all tokens; then x + mlp(norm(x))."""
-    y = m.part("attention", attention, m.constant("probe", x), x)  # (batch, 1, hidden_dim)
-    return m.flat(m.add("add", y, m.part("mlp", plain_mlp, m.norm("norm", y))))
+    y = ops.part("attention", attention, ops.constant("probe", x), x)  # (batch, 1, hidden_dim)
+    return ops.flat(ops.add("add", y, ops.part("mlp", plain_mlp, ops.norm("norm", y))))
 
 
 _MAP_ROWS = [
@@ -60,7 +60,7 @@ POOLINGS: dict[str, Pooling] = {
     # The class token's output (paper, equation 4).
     "token": Pooling(_first_tokens(1), ("class_token",)),
     # The mean of all tokens.
-    "gap": Pooling(lambda m, x: m.mean(x)),
+    "gap": Pooling(lambda ops, x: ops.mean(x)),
     # Multihead attention pooling (Zhai et al. 2022; big_vision `MAPHead`).
     "map": Pooling(_attention_pooling, rows=nested(_MAP_ROWS, "MAPHead_0/", "")),
     # The outputs of a class token and of a distillation token (Touvron et al. 2021, section 4).

@@ -8,8 +8,8 @@ from keras_vit import deploy
 from keras_vit._errors import RefusedError
 from keras_vit.deploy.convert.quantize import quantized
 from keras_vit.deploy.precisions import PRECISIONS
+from keras_vit.tflite.file_layout import LaidOutFile, laid_out, split, unpacked
 from keras_vit.tflite.flatbuffer import read_graph
-from keras_vit.tflite.layout import LaidOutFile, laid_out, split, unpacked
 
 
 @pytest.mark.parametrize("name", PRECISIONS)
@@ -47,7 +47,7 @@ def test_transposed_weights_are_written_in_their_order(columns):
 
 def test_a_file_of_2_gb_keeps_its_weights_behind_and_states_its_runtime(sample, monkeypatch):
     behind = sample.converter.float_file("none")
-    monkeypatch.setattr("keras_vit.tflite.layout.LARGEST", len(behind) - 1)
+    monkeypatch.setattr("keras_vit.tflite.file_layout.LARGEST", len(behind) - 1)
     content = quantized(behind, PRECISIONS["none"])
     assert read_graph(content).weights_behind
     assert deploy.runtime_floor(content) == "2.14.0"

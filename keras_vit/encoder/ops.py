@@ -1,4 +1,4 @@
-"""The verbs in which parts are described."""
+"""The operations in which the encoder is described."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 
-class Machine:
-    """Gives the verbs a meaning: it computes, counts, or records who reads what.
+class Ops:
+    """Its subclasses implement the operations: they compute, count, or record who reads what.
 
-    A part is a function of a machine and of tensors (batch, tokens, channels). Verbs with a name
-    use the weights of this name in the part. Verbs that Python's operators express are defined here
-    for machines of tensors. A machine that lacks a verb cannot run parts that use it.
+    A part is a function of `Ops` and of tensors (batch, tokens, channels). Operations with a name
+    use the weights of this name in the part. Those that Python's operators express are defined
+    here. A subclass that lacks an operation cannot run parts that use it.
 
     Attributes:
         spec: what has the fields of the model's `ViTSpec` that the part reads.
@@ -27,12 +27,12 @@ class Machine:
     # Parts inside parts.
 
     def part(self, name: str, function: Callable, *values: Any) -> Any:
-        """The part `name`, which is `function` of a machine and of the values."""
+        """The part `name`, which is `function` of its operations and of the values."""
         with self.scope(name):
             return function(self.at(name), *values)
 
-    def at(self, name: str) -> Machine:
-        """The machine for the part `name`."""
+    def at(self, name: str) -> Ops:
+        """The operations for the part `name`."""
         inner = copy.copy(self)
         inner.path = f"{self.path}{name}/"
         return inner
@@ -44,7 +44,7 @@ class Machine:
     def tap(self, name: str, x: Any) -> None:
         """Notes a tensor under a name, for those who look inside."""
 
-    # Verbs with weights.
+    # With weights.
 
     def dense(self, name: str, x: Any) -> Any:
         """A Dense layer: (..., inputs) to (..., units)."""
@@ -81,7 +81,7 @@ class Machine:
         """
         raise NotImplementedError
 
-    # Verbs without weights.
+    # Without weights.
 
     def patches(self, images: Any) -> Any:
         """The values of each patch: (batch, height, width, c) to (batch, patches, size^2 * c)."""

@@ -1,15 +1,15 @@
-"""The machine of Keras: parts run with the sublayers and variables of a layer."""
+"""The operations in Keras, with the sublayers and variables of a layer."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from keras_vit._keras import LEGACY, keras, ops
-from keras_vit.parts.embedding import TOKENS
-from keras_vit.parts.machine import Machine
+from keras_vit.encoder.embedding import TOKENS
+from keras_vit.encoder.ops import Ops
 
 
-class KerasMachine(Machine):
+class KerasOps(Ops):
     """Runs a part with the layer that has its weights, under the names of the part's rows.
 
     A part inside it is a sublayer that is called, so that whoever replaces the sublayer changes the

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from keras_vit.parts.machine import Machine
-from keras_vit.parts.rows import Row, rows
+from keras_vit.encoder.ops import Ops
+from keras_vit.encoder.weight_rows import Row, rows
 
 
-def embed(m: Machine, images):
+def embed(ops: Ops, images):
     """The tokens of images: (batch, height, width, c) to (batch, prefix + patches, hidden_dim)."""
-    return arrange(m, m.dense("projection", m.patches(images)))
+    return arrange(ops, ops.dense("projection", ops.patches(images)))
 
 
-def arrange(m: Machine, x):
+def arrange(ops: Ops, x):
     """Learned tokens, then the projected patches x (batch, patches, hidden_dim), with positions."""
-    tokens = m.tokens(x)
-    of_tokens, of_patches = m.positions(x)
+    tokens = ops.tokens(x)
+    of_tokens, of_patches = ops.positions(x)
     if of_patches is not None:
-        x = m.add("add", x, of_patches)
+        x = ops.add("add", x, of_patches)
     if tokens is None:
         return x
     if of_tokens is not None:
-        tokens = m.add("tokens", tokens, of_tokens)
-    return m.concat([tokens, x])
+        tokens = ops.add("tokens", tokens, of_tokens)
+    return ops.concat([tokens, x])
 
 
 def embedding_rows(tokens: Iterable[str]) -> list[Row]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from keras_vit._errors import UsageError
 from keras_vit._keras import LEGACY
+from keras_vit.encoder.block import block_rows
 from keras_vit.models.image_model import ImageModel
-from keras_vit.parts.block import block_rows
 from keras_vit.recipe import Recipe
 from keras_vit.specs import ViTSpec
 

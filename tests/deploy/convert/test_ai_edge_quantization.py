@@ -5,21 +5,21 @@ from importlib.metadata import version
 import pytest
 from ai_edge_quantizer import quantizer as library
 
-from keras_vit.deploy.convert import quantize, quantizer
+from keras_vit.deploy.convert import ai_edge_quantization, quantize
 from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.deploy.stored_arrays import StoredArrays
+from keras_vit.tflite.file_layout import laid_out, unpacked
 from keras_vit.tflite.flatbuffer import read_graph
-from keras_vit.tflite.layout import laid_out, unpacked
 from keras_vit.tflite.runtimes import state_versions
 
 
 def test_the_private_members_were_read_in_the_installed_release():
-    assert version("ai-edge-quantizer") == quantizer.RELEASE
+    assert version("ai-edge-quantizer") == ai_edge_quantization.RELEASE
 
 
 @pytest.mark.parametrize("name", [name for name, row in PRECISIONS.items() if row.rules])
 def test_kernels_on_disk_give_the_same_bytes(sample, monkeypatch, name):
-    monkeypatch.setattr(quantizer, "_LARGE", 64)
+    monkeypatch.setattr(ai_edge_quantization, "_LARGE", 64)
     stored = []
     # It would remove the kernels at the end.
     monkeypatch.setattr(StoredArrays, "clear", lambda self: stored.extend(self.values()))

@@ -7,7 +7,7 @@ from typing import Literal
 
 from keras_vit._checks import inner_fraction, positive_integer
 from keras_vit._errors import UsageError
-from keras_vit.parts.positions import POSITION_EMBEDDINGS
+from keras_vit.encoder.positions import POSITION_EMBEDDINGS
 from keras_vit.specs import Spec, ViTSpec
 
 PatchTarget = Literal["colour", "colours", "pixels"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from keras_vit import _templates
+from keras_vit import _pages
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,18 +31,18 @@ def test_the_wheel_has_every_template(python, tmp_path):
 
 
 def test_html_escapes_every_value():
-    text = _templates.rendered("evaluation/page.html.j2", title="<b>", facts={"<i>": "<u>"})
+    text = _pages.rendered("evaluation/page.html.j2", title="<b>", facts={"<i>": "<u>"})
     assert not {"<b>", "<i>", "<u>"} & set(re.findall("<.*?>", text))
     assert "<dt>&lt;i&gt;</dt><dd>&lt;u&gt;</dd>" in text
 
 
 def test_a_missing_value_is_an_error():
     with pytest.raises(jinja2.UndefinedError, match="'title' is undefined"):
-        _templates.rendered("evaluation/page.html.j2", facts={})
+        _pages.rendered("evaluation/page.html.j2", facts={})
 
 
 def test_without_jinja2_the_error_names_the_command_that_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    monkeypatch.setattr(_templates, "_environment", _templates._environment.__wrapped__)
+    monkeypatch.setattr(_pages, "_environment", _pages._environment.__wrapped__)
     with pytest.raises(ImportError, match="pages and cards need Jinja2: pip install 'keras_vit"):
-        _templates.rendered("evaluation/report.html.j2")
+        _pages.rendered("evaluation/report.html.j2")

@@ -1,4 +1,4 @@
-"""The machine of exported graphs: TensorFlow operators for the delegates of LiteRT.
+"""The operations of exported graphs: TensorFlow operators for the delegates of LiteRT.
 
 Every shape is static, tensors have at most four dimensions, and only arithmetic broadcasts. Tokens
 have the shape (batch, tokens, hidden_dim).
@@ -13,11 +13,11 @@ import tensorflow as tf
 from keras_vit.deploy.graph.graph_options import InferenceGraph
 from keras_vit.deploy.graph.rewrites import STREAM_DIVISOR, wiring_of
 from keras_vit.deploy.graph.wiring import PROBED
-from keras_vit.parts.block import attention
-from keras_vit.parts.machine import Machine
+from keras_vit.encoder.block import attention
+from keras_vit.encoder.ops import Ops
 
 
-class TensorFlowMachine(Machine):
+class TensorFlowOps(Ops):
     """Runs parts with rewritten weights; what a rewrite has removed is left out.
 
     Args:
@@ -149,11 +149,11 @@ class TensorFlowMachine(Machine):
         return tf.reshape(x, (-1, x.shape[1] * x.shape[2]))
 
 
-def _attention_of_a_constant(m: TensorFlowMachine, _, keys):
+def _attention_of_a_constant(ops: TensorFlowOps, _, keys):
     """Attention whose query is multiplied into the key's kernel: (batch, 1, hidden_dim)."""
-    logits = m._scaled(m.dense(PROBED, keys))  # (batch, keys, heads)
+    logits = ops._scaled(ops.dense(PROBED, keys))  # (batch, keys, heads)
     logits = tf.transpose(logits, (0, 2, 1))
-    value = tf.transpose(m.heads(m.dense("value", keys)), (0, 2, 1, 3))
+    value = tf.transpose(ops.heads(ops.dense("value", keys)), (0, 2, 1, 3))
     # (batch, heads, keys) to (batch, heads, 1, keys)
-    logits = tf.reshape(logits, (-1, m.spec.num_heads, 1, keys.shape[1]))
-    return m.dense("out", m.weighed(logits, value))
+    logits = tf.reshape(logits, (-1, ops.spec.num_heads, 1, keys.shape[1]))
+    return ops.dense("out", ops.weighed(logits, value))

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from keras_vit.deploy.reference import Reference
+from keras_vit.deploy.reference_scores import Reference
 from keras_vit.specs import Preprocessing
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import UsageError
-from keras_vit.parts.grids import Grid, Method, Tokens, resample_grid
+from keras_vit.encoder.patch_grids import Grid, Method, Tokens, resample_grid
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,44 @@
+"""The whole encoder: embedding, blocks, norm, pooling (paper, equations 1 to 4)."""
+
+from __future__ import annotations
+
+from keras_vit.encoder.block import transformer_block
+from keras_vit.encoder.embedding import embed
+from keras_vit.encoder.ops import Ops
+from keras_vit.encoder.poolings import POOLINGS
+from keras_vit.encoder.weight_rows import rows
+
+
+def encode(ops: Ops, images, only: int | None = None):
+    """Images, or the output of a hybrid's stem, to the input of the head.
+
+    Args:
+        ops: the operations.
+        images: (batch, height, width, channels).
+        only: the last block computes its output only for the first `only` tokens; None for all.
+    """
+    depth = ops.spec.depth
+    x = ops.part("patch_encoder", embed, images)
+    for i in range(depth):
+        x = ops.part(f"encoderblock_{i}", transformer_block, x, only if i == depth - 1 else None)
+        ops.tap(f"encoderblock_{i}", x)
+    x = ops.norm("encoder_norm", x)
+    pooling = POOLINGS[ops.spec.pooling].call
+    x = ops.part("pooling", pooling, x) if pooling else x
+    if ops.spec.representation_dim:
+        with ops.scope("pre_logits"):
+            x = ops.tanh(ops.dense("pre_logits", x))
+    return x
+
+
+NORM_ROWS = rows("""
+Transformer/encoder_norm/scale    encoder_norm/gamma    ones     D
+Transformer/encoder_norm/bias     encoder_norm/beta     zeros    D
+""")
+REPRESENTATION_ROWS = rows(
+    """
+pre_logits/kernel    pre_logits/kernel    lecun    D R
+pre_logits/bias      pre_logits/bias      zeros    R
+""",
+    when="representation_dim",
+)
