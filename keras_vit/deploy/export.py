@@ -1,11 +1,10 @@
-"""Exports a model: it is resolved, converted, quantised and compared before a file is written."""
+"""Exports a model: `.tflite` files are made and compared with Keras before one is written."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import shutil
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,25 +13,14 @@ from keras_vit import _files, runs
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.deploy.bundle.export_report import withdraw_report, write_report
 from keras_vit.deploy.bundle.writing import check_bundles, write_bundle
-from keras_vit.deploy.convert.converter import Converter, MadeFile
-from keras_vit.deploy.convert.float_layers import choose_float_layers, read_recipe
-from keras_vit.deploy.convert.quantize import check_layers, for_runtime
+from keras_vit.deploy.convert.quantize import for_runtime
 from keras_vit.deploy.export_options import CALIBRATED, ExportOptions
-from keras_vit.deploy.judge.client_verdict import check_model_for, judge_client, seen_by
+from keras_vit.deploy.export_stages import judged_file_of, prepared, resolved_for
 from keras_vit.deploy.judge.gpu import GpuChoice
-from keras_vit.deploy.judge.judged_file import JudgedFile, check, compared, judge_file
 from keras_vit.deploy.judge.parity import Verdict
-from keras_vit.deploy.precisions import Precision
-from keras_vit.deploy.reference_scores import ParityError, Reference, reference_of
-from keras_vit.deploy.representative_data import samples_of
-from keras_vit.deploy.resolve import NOT_KERAS_VIT, NOT_WANTED, Resolved, resolve
-from keras_vit.deploy.sample_images import Samples, spread, to_pixels
 from keras_vit.deploy.trained_model import TrainedModel, of_run
 from keras_vit.specs import Preprocessing
 from keras_vit.tflite.measure import Measured, measure
-from keras_vit.tflite.processes import release_memory
-
-_RANKED = 8  # images for ranking layers
 
 
 def export_tflite(
@@ -117,9 +105,9 @@ def export_tflite(
         raise UsageError(f"{path} is a folder; name the .tflite file.")
     [precision] = options.precisions
     for_runtime(precision, options.min_runtime)
-    resolved = _resolved_for(model, options)
-    converter, samples = _prepared(resolved, model, representative_data, options)
-    judged = _judged_file(converter, samples, precision, options)
+    resolved = resolved_for(model, options)
+    converter, samples = prepared(resolved, model, representative_data, options)
+    judged = judged_file_of(converter, samples, precision, options)
     with _files.replacing(path) as temporary:
         shutil.copyfile(judged.content, temporary)
     return judged.verdict
@@ -212,14 +200,14 @@ def export_bundles(
     if not kept:
         return bundles
     options = dataclasses.replace(options, quantize=kept)
-    resolved = _resolved_for(model, options)
+    resolved = resolved_for(model, options)
     check_bundles(resolved)
     with _files.locked(folder):
-        converter, samples = _prepared(resolved, model, representative_data, options)
+        converter, samples = prepared(resolved, model, representative_data, options)
         del resolved, model  # a large model is not in memory when it is converted
         for precision in options.precisions:
             try:
-                judged = _judged_file(converter, samples, precision, options)
+                judged = judged_file_of(converter, samples, precision, options)
             except RefusedError as error:
                 bundles.refused[precision.name] = str(error)
                 continue
@@ -248,118 +236,3 @@ def _report(bundles: Bundles, threads: Sequence[int], earlier: Mapping[str, Meas
     files = {name: folder / name / "model.tflite" for name in written}
     bundles.measured.update(measure(files, sorted(set(threads))))
     write_report(folder, written, bundles.measured, bundles.refused, earlier)
-
-
-def _resolved_for(model: Any, options: ExportOptions) -> Resolved:
-    """Finds out whether a Keras model or a `TrainedModel` can be exported with these options."""
-    name, labels = None, options.labels
-    if isinstance(model, TrainedModel):
-        name, labels, model = model.name, labels or model.labels, model.load()
-    check_model_for(options.wanted_client, model)
-    graph = options.graph(model)
-    resolved = resolve(model, graph, options.rewrite, labels, options.preprocessing, name)
-    _known_recipe(options, resolved.about.name)
-    return resolved
-
-
-def _prepared(
-    resolved: Resolved, model: Any, data: Any, options: ExportOptions
-) -> tuple[Converter, Samples]:
-    """Computes Keras' scores and writes the graphs; `resolved` is not needed afterwards.
-
-    Args:
-        resolved: the result of `_resolved_for`.
-        model: a `TrainedModel`, which has images, or a Keras model.
-        data: representative data of a Keras model; None for random images.
-        options: the options of the export.
-    """
-    release_memory()  # TensorFlow keeps the initial values of weights that were read from a file
-    about = resolved.about
-    if isinstance(model, TrainedModel):
-        samples = model.samples(options)
-    else:
-        samples = samples_of(data, resolved.input_shape, about.preprocessing, options)
-    samples = _scored(resolved, samples, options)
-    if options.client and isinstance(model, TrainedModel) and model.source:
-        pictures = model.pictures(len(samples.compared.inputs))
-        samples = seen_by(options.wanted_client, samples, pictures, about.preprocessing)
-    options.say("writing the graph")
-    converter = Converter(
-        resolved, options.quantize, samples.calibration, options.min_runtime, samples.compared
-    )
-    if converter.about.note not in ("", NOT_KERAS_VIT, NOT_WANTED):
-        warnings.warn(
-            f"the model is exported as it is, without exact rewrites: {converter.about.note}.",
-            stacklevel=3,  # the caller of a public function
-        )
-    if recipe := _known_recipe(options, about.name):
-        check_layers(converter.float_file(recipe["base"]), recipe["float_layers"])
-    return converter, samples
-
-
-def _scored(resolved: Resolved, samples: Samples, options: ExportOptions) -> Samples:
-    """The images as the files read them, with Keras' scores."""
-
-    def as_read(inputs: Any) -> Any:
-        as_floats = inputs is None or resolved.about.options.input == "float32"
-        return inputs if as_floats else to_pixels(inputs, resolved.about.preprocessing)
-
-    def scored(images: Reference) -> Reference:
-        options.say(f"Keras on {len(images.inputs)} {images.images_from}")
-        return reference_of(resolved, dataclasses.replace(images, inputs=as_read(images.inputs)))
-
-    return dataclasses.replace(
-        samples,
-        compared=scored(samples.compared),
-        choosing=samples.choosing and scored(samples.choosing),
-        calibration=as_read(samples.calibration),
-    )
-
-
-def _judged_file(
-    converter: Converter, samples: Samples, precision: Precision, options: ExportOptions
-) -> JudgedFile:
-    """Makes and compares a file; raises a `RefusedError` if it does not meet the options."""
-    name, layers, recipe = precision.quantize, options.float_layers, None
-    if precision.base:
-        recipe = _known_recipe(options, converter.about.name)
-        recipe = recipe or _chosen(converter, samples.choosing, precision, options)
-        layers = tuple(recipe["float_layers"])
-    options.say(f"{name}: converting")
-    made = converter.made(name, layers, recipe)
-    options.say(f"{name}: comparing with Keras")
-    judged = judge_file(made, samples.compared, options.gpu)
-    check(judged, options.max_drop, options.min_runtime, options.gpu)
-    client = options.wanted_client
-    if client is None:
-        return judged
-    options.say(f"{name}: as {client.title} sees it")
-    found = judge_client(client, judged.content, samples, judged.score_tolerance)
-    return dataclasses.replace(judged, client=found)
-
-
-def _chosen(
-    converter: Converter, images: Reference, precision: Precision, options: ExportOptions
-) -> dict[str, Any]:
-    """Searches for the layers that must stay in float; returns a recipe."""
-
-    def holds(content: Any) -> bool:
-        made = MadeFile(precision, content, converter.about)
-        try:
-            compared(made, images).check(options.max_drop)
-        except ParityError:
-            return False
-        return True
-
-    count = len(images.inputs)
-    few = images.inputs[spread(_RANKED, count)]
-    choice = choose_float_layers(converter, precision.base, few, holds, options.say)
-    return dataclasses.asdict(choice) | {"chosen_on": f"{count} {images.images_from}"}
-
-
-def _known_recipe(options: ExportOptions, model: str) -> dict[str, Any] | None:
-    """The recipe that is used instead of a search; None if there is none."""
-    if options.recipe is None:
-        return None
-    bases = {precision.base for precision in options.precisions if precision.base}
-    return read_recipe(options.recipe, model, bases)

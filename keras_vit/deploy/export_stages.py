@@ -1,0 +1,138 @@
+"""The stages of an export: a model is resolved, converted, quantised and compared with Keras."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+from keras_vit.deploy.convert.converter import Converter, MadeFile
+from keras_vit.deploy.convert.float_layers import choose_float_layers, read_recipe
+from keras_vit.deploy.convert.quantize import check_layers
+from keras_vit.deploy.export_options import ExportOptions
+from keras_vit.deploy.judge.client_verdict import check_model_for, judge_client, seen_by
+from keras_vit.deploy.judge.judged_file import JudgedFile, check, compared, judge_file
+from keras_vit.deploy.precisions import Precision
+from keras_vit.deploy.reference_scores import ParityError, Reference, reference_of
+from keras_vit.deploy.representative_data import samples_of
+from keras_vit.deploy.resolve import NOT_KERAS_VIT, NOT_WANTED, Resolved, resolve
+from keras_vit.deploy.sample_images import Samples, spread, to_pixels
+from keras_vit.deploy.trained_model import TrainedModel
+from keras_vit.tflite.processes import release_memory
+
+_RANKED = 8  # images for ranking layers
+
+
+def resolved_for(model: Any, options: ExportOptions) -> Resolved:
+    """Finds out whether a Keras model or a `TrainedModel` can be exported with these options."""
+    name, labels = None, options.labels
+    if isinstance(model, TrainedModel):
+        name, labels, model = model.name, labels or model.labels, model.load()
+    check_model_for(options.wanted_client, model)
+    graph = options.graph(model)
+    resolved = resolve(model, graph, options.rewrite, labels, options.preprocessing, name)
+    _known_recipe(options, resolved.about.name)
+    return resolved
+
+
+def prepared(
+    resolved: Resolved, model: Any, data: Any, options: ExportOptions
+) -> tuple[Converter, Samples]:
+    """Computes Keras' scores and writes the graphs; `resolved` is not needed afterwards.
+
+    Args:
+        resolved: the result of `resolved_for`.
+        model: a `TrainedModel`, which has images, or a Keras model.
+        data: representative data of a Keras model; None for random images.
+        options: the options of the export.
+    """
+    release_memory()  # TensorFlow keeps the initial values of weights that were read from a file
+    about = resolved.about
+    if isinstance(model, TrainedModel):
+        samples = model.samples(options)
+    else:
+        samples = samples_of(data, resolved.input_shape, about.preprocessing, options)
+    samples = _scored(resolved, samples, options)
+    if options.client and isinstance(model, TrainedModel) and model.source:
+        pictures = model.pictures(len(samples.compared.inputs))
+        samples = seen_by(options.wanted_client, samples, pictures, about.preprocessing)
+    options.say("writing the graph")
+    converter = Converter(
+        resolved, options.quantize, samples.calibration, options.min_runtime, samples.compared
+    )
+    if converter.about.note not in ("", NOT_KERAS_VIT, NOT_WANTED):
+        warnings.warn(
+            f"the model is exported as it is, without exact rewrites: {converter.about.note}.",
+            stacklevel=3,  # the caller of a public function
+        )
+    if recipe := _known_recipe(options, about.name):
+        check_layers(converter.float_file(recipe["base"]), recipe["float_layers"])
+    return converter, samples
+
+
+def _scored(resolved: Resolved, samples: Samples, options: ExportOptions) -> Samples:
+    """The images as the files read them, with Keras' scores."""
+
+    def as_read(inputs: Any) -> Any:
+        as_floats = inputs is None or resolved.about.options.input == "float32"
+        return inputs if as_floats else to_pixels(inputs, resolved.about.preprocessing)
+
+    def scored(images: Reference) -> Reference:
+        options.say(f"Keras on {len(images.inputs)} {images.images_from}")
+        return reference_of(resolved, dataclasses.replace(images, inputs=as_read(images.inputs)))
+
+    return dataclasses.replace(
+        samples,
+        compared=scored(samples.compared),
+        choosing=samples.choosing and scored(samples.choosing),
+        calibration=as_read(samples.calibration),
+    )
+
+
+def judged_file_of(
+    converter: Converter, samples: Samples, precision: Precision, options: ExportOptions
+) -> JudgedFile:
+    """Makes and compares a file; raises a `RefusedError` if it does not meet the options."""
+    name, layers, recipe = precision.quantize, options.float_layers, None
+    if precision.base:
+        recipe = _known_recipe(options, converter.about.name)
+        recipe = recipe or _chosen(converter, samples.choosing, precision, options)
+        layers = tuple(recipe["float_layers"])
+    options.say(f"{name}: converting")
+    made = converter.made(name, layers, recipe)
+    options.say(f"{name}: comparing with Keras")
+    judged = judge_file(made, samples.compared, options.gpu)
+    check(judged, options.max_drop, options.min_runtime, options.gpu)
+    client = options.wanted_client
+    if client is None:
+        return judged
+    options.say(f"{name}: as {client.title} sees it")
+    found = judge_client(client, judged.content, samples, judged.score_tolerance)
+    return dataclasses.replace(judged, client=found)
+
+
+def _chosen(
+    converter: Converter, images: Reference, precision: Precision, options: ExportOptions
+) -> dict[str, Any]:
+    """Searches for the layers that must stay in float; returns a recipe."""
+
+    def holds(content: Any) -> bool:
+        made = MadeFile(precision, content, converter.about)
+        try:
+            compared(made, images).check(options.max_drop)
+        except ParityError:
+            return False
+        return True
+
+    count = len(images.inputs)
+    few = images.inputs[spread(_RANKED, count)]
+    choice = choose_float_layers(converter, precision.base, few, holds, options.say)
+    return dataclasses.asdict(choice) | {"chosen_on": f"{count} {images.images_from}"}
+
+
+def _known_recipe(options: ExportOptions, model: str) -> dict[str, Any] | None:
+    """The recipe that is used instead of a search; None if there is none."""
+    if options.recipe is None:
+        return None
+    bases = {precision.base for precision in options.precisions if precision.base}
+    return read_recipe(options.recipe, model, bases)
