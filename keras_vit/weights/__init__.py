@@ -5,7 +5,7 @@ from keras_vit._lazy import lazy_names
 __getattr__, __all__ = lazy_names(
     __name__,
     {
-        ".parts.positions": ["resample_positions"],
+        ".encoder.positions": ["resample_positions"],
         "catalogue": ["PublishedWeights", "find_weights", "list_weights"],
         "checkpoint": ["Checkpoint", "open_checkpoint"],
         "download": ["fetch"],
