@@ -191,8 +191,7 @@ def write_float_graph(graph: Graph, path: Path) -> None:
     if not isinstance(graph, Path):
         if write_float_file(graph, path):
             return
-        module = inference_module(dataclasses.replace(graph, weights=dict(graph.weights)))
-        graph = _saved(module, path.with_suffix(".saved"))
+        graph = _saved(inference_module(graph), path.with_suffix(".saved"))
     path.write_bytes(convert(tf.lite.TFLiteConverter.from_saved_model(str(graph))))
 
 
@@ -200,8 +199,12 @@ def graph_module(resolved: Resolved) -> Any:
     """A `tf.Module` whose `serve(images)` gives {output: tensor}."""
     if resolved.about.note:
         return _as_it_is(resolved)
-    weights = {name: source() for name, source in resolved.graph.weights.items()}
-    return inference_module(prepare(dataclasses.replace(resolved.graph, weights=weights)))
+    with tempfile.TemporaryDirectory() as folder:
+        stored = StoredArrays(Path(folder, PLAIN), resolved.graph.weights)
+        # Before `prepare`, so that each variable is read once: TensorFlow counts what it does, and
+        # the numbers are in the names of functions in a SavedModel.
+        stored.store()
+        return inference_module(prepare(dataclasses.replace(resolved.graph, weights=stored)))
 
 
 def _as_it_is(resolved: Resolved) -> Any:

@@ -25,13 +25,13 @@ def inference_module(graph: InferenceGraph) -> tf.Module:
     The weights are variables, so that a model of more than 2 GB can be saved and converted.
 
     Args:
-        graph: a prepared graph. Its weights are removed from their dict, so that they are in memory
-            only once.
+        graph: a prepared graph. With its weights on disk, they are in memory only once.
     """
-    variables = {}
-    while graph.weights:
-        name, array = graph.weights.popitem()
-        variables[name] = tf.Variable(array, trainable=False, name=name)
+    variables = {
+        name: tf.Variable(graph.weights[name], trainable=False, name=name)
+        # Files have the variables in this order.
+        for name in reversed(list(graph.weights))
+    }
     filled = dataclasses.replace(graph, weights=variables)
     shape = (*graph.image_size, graph.spec.in_channels)
     every = [*variables.values(), *variables_of(graph.tail)]

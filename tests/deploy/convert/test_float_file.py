@@ -55,8 +55,8 @@ def written(trained_like):
 
 
 def converted_with_weights(graph, folder):
-    module = inference.inference_module(dataclasses.replace(graph, weights=dict(graph.weights)))
-    converter.write_float_graph(converter._saved(module, folder / "saved"), folder / "whole.tflite")
+    saved = converter._saved(inference.inference_module(graph), folder / "saved")
+    converter.write_float_graph(saved, folder / "whole.tflite")
     return folder / "whole.tflite"
 
 

@@ -342,10 +342,12 @@ def test_only_writers_of_the_stream_are_divided_for_half_precision(token):
         np.testing.assert_array_equal(divided[name], values / 16 if writes else values)
 
 
-def test_weights_are_moved_into_variables(token):
-    parameters = parameters_of(token)
-    module = inference_module(prepare(graph_with(token, parameters)))
-    assert parameters == {}
+def test_weights_become_variables_from_the_last_to_the_first(token):
+    parameters = prepare(graph_with(token, parameters_of(token))).weights
+    module = inference_module(graph_with(token, parameters))
+    variables = [v.name.removesuffix(":0") for v in module.variables_of_graph]
+    assert variables == [*reversed(parameters)]
+    assert len(variables) > 10
     assert all(hasattr(v, "assign") and not v.trainable for v in module.variables_of_graph)
 
 
