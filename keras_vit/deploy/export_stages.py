@@ -31,8 +31,11 @@ def resolved_for(model: Any, options: ExportOptions) -> Resolved:
     check_model_for(options.wanted_client, model)
     graph = options.graph(model)
     resolved = resolve(model, graph, options.rewrite, labels, options.preprocessing, name)
-    _known_recipe(options, resolved.about.name)
-    return resolved
+    if options.recipe is None:
+        return resolved
+    bases = {precision.base for precision in options.precisions if precision.base}
+    recipe = read_recipe(options.recipe, resolved.about.name, bases)
+    return dataclasses.replace(resolved, about=dataclasses.replace(resolved.about, recipe=recipe))
 
 
 def prepared(
@@ -65,7 +68,7 @@ def prepared(
             f"the model is exported as it is, without exact rewrites: {converter.about.note}.",
             stacklevel=3,  # the caller of a public function
         )
-    if recipe := _known_recipe(options, about.name):
+    if recipe := about.recipe:
         check_layers(converter.float_file(recipe["base"]), recipe["float_layers"])
     return converter, samples
 
@@ -95,8 +98,7 @@ def judged_file_of(
     """Makes and compares a file; raises a `RefusedError` if it does not meet the options."""
     name, layers, recipe = precision.quantize, options.float_layers, None
     if precision.base:
-        recipe = _known_recipe(options, converter.about.name)
-        recipe = recipe or _chosen(converter, samples.choosing, precision, options)
+        recipe = converter.about.recipe or _chosen(converter, samples.choosing, precision, options)
         layers = tuple(recipe["float_layers"])
     options.say(f"{name}: converting")
     made = converter.made(name, layers, recipe)
@@ -128,11 +130,3 @@ def _chosen(
     few = images.inputs[spread(_RANKED, count)]
     choice = choose_float_layers(converter, precision.base, few, holds, options.say)
     return dataclasses.asdict(choice) | {"chosen_on": f"{count} {images.images_from}"}
-
-
-def _known_recipe(options: ExportOptions, model: str) -> dict[str, Any] | None:
-    """The recipe that is used instead of a search; None if there is none."""
-    if options.recipe is None:
-        return None
-    bases = {precision.base for precision in options.precisions if precision.base}
-    return read_recipe(options.recipe, model, bases)

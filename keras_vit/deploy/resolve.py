@@ -39,6 +39,7 @@ class About:
         parameters: number of parameters; None if unknown.
         weights_sha256: a hash of the weights; only bundles with the same hash share a card.
         note: why Keras' own graph is exported; "" if the graph is rebuilt.
+        recipe: the content of the recipe.json that replaces a search; None without one.
     """
 
     name: str
@@ -49,6 +50,7 @@ class About:
     parameters: int | None = None
     weights_sha256: str | None = None
     note: str = ""
+    recipe: dict[str, Any] | None = None
 
     @property
     def class_names(self) -> tuple[str, ...]:

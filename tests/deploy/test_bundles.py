@@ -169,6 +169,15 @@ def test_mistakes_write_nothing(trained, tmp_path, options, message):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_recipe_is_read_once(trained, tmp_path):
+    recipe = tmp_path / "recipe.json"
+    recipe.write_text(json.dumps(RECIPE))
+    options = QUICK | {"recipe": recipe, "say": lambda line: recipe.unlink(missing_ok=True)}
+    found = deploy.export_bundles(trained, tmp_path / "out", "auto", **options)
+    assert not recipe.exists()
+    assert found.written["auto"]["float_layers"] == RECIPE["float_layers"]
+
+
 def test_unknown_fields_of_a_recipe_are_dropped(tmp_path):
     recipe = tmp_path / "recipe.json"
     recipe.write_text(json.dumps(RECIPE | {"more": 1}))
