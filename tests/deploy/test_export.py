@@ -1,6 +1,7 @@
 """Export: a file is written only if its scores agree with those of Keras."""
 
 import dataclasses
+import inspect
 import re
 from unittest.mock import Mock
 
@@ -10,7 +11,8 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, deploy
 from keras_vit._errors import RefusedError
-from keras_vit.deploy import ParityError, Runner, export
+from keras_vit.deploy import ParityError, Runner, export_stages
+from keras_vit.deploy.export_options import ExportOptions
 from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.resolve import resolve
 from keras_vit.tflite import flatbuffer
@@ -29,6 +31,13 @@ def model(trained_like):
 def path(tmp_path):
     """A file in an empty folder."""
     return tmp_path / "model.tflite"
+
+
+def test_the_keywords_of_an_export_are_its_options():
+    functions = keras_vit.export_tflite, deploy.export_bundles
+    keywords = {name for function in functions for name in inspect.signature(function).parameters}
+    own = {"model", "path", "folder", "representative_data", "threads"}  # used by the functions
+    assert keywords - own == {field.name for field in dataclasses.fields(ExportOptions)}
 
 
 @pytest.mark.parametrize(
@@ -220,7 +229,7 @@ def test_errors_without_pictures_are_raised_before_pictures_are_read(model, path
 
 def test_the_limits_of_a_file_reach_its_check(model, inputs, path, monkeypatch):
     check, limits = Mock(), {"max_drop": 7.0, "min_runtime": "2.17.0"}
-    monkeypatch.setattr(export, "check", check)
+    monkeypatch.setattr(export_stages, "check", check)
     keras_vit.export_tflite(model, path, "dynamic", inputs, **limits)
     assert check.call_args.args[1:] == (7.0, "2.17.0", "no")
 
