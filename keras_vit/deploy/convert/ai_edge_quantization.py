@@ -1,14 +1,17 @@
 """Runs AI Edge Quantizer, with one kernel in memory at a time.
 
 No other file uses its private members. They were read in `RELEASE`: after an update, read them
-again.
+again. If another release does not use one that saves memory, the files are the same and need more
+memory; without what is used here, it is refused.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import importlib.metadata
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -41,10 +44,10 @@ def modified(
     """
     if recipe is None:
         return unpacked(mapped(content))
-    from ai_edge_quantizer import model_modifier
-    from ai_edge_quantizer.utils import tfl_flatbuffer_utils
+    with _naming_release(), quiet():
+        from ai_edge_quantizer import model_modifier
+        from ai_edge_quantizer.utils import tfl_flatbuffer_utils
 
-    with quiet():
         if isinstance(content, os.PathLike):
             # The library's own map: it drops the pages of kernels that it has read.
             content = tfl_flatbuffer_utils.get_model_content(content)
@@ -70,10 +73,10 @@ def extremes(
         "min" and "max" of each tensor by its name, and a function that gives a constant of the file
         by the number of its tensor.
     """
-    from ai_edge_quantizer import calibrator
-    from ai_edge_quantizer.utils.qsv_utils import min_max_update
+    with _naming_release(), quiet():
+        from ai_edge_quantizer import calibrator
+        from ai_edge_quantizer.utils.qsv_utils import min_max_update
 
-    with quiet():
         measured = calibrator.Calibrator(
             os.fspath(content) if isinstance(content, os.PathLike) else content,
             num_threads=2,
@@ -97,6 +100,21 @@ def library() -> None:
             "quantising needs AI Edge Quantizer: pip install 'keras_vit[export]'"
         ) from None
     ignore_kept_tensors()
+
+
+@contextlib.contextmanager
+def _naming_release() -> Iterator[None]:
+    """A context that uses the library; an error that another release may cause names it."""
+    try:
+        yield
+    except (AttributeError, ImportError, TypeError) as error:
+        installed = importlib.metadata.version("ai-edge-quantizer")
+        if installed == RELEASE:
+            raise
+        raise MissingPackageError(
+            f"quantising needs AI Edge Quantizer {RELEASE}. Received: {installed}, which differs: "
+            f"{error}; pip install ai-edge-quantizer=={RELEASE}"
+        ) from error
 
 
 def _generator(model: Any, kernels: StoredArrays) -> Any:

@@ -3,8 +3,10 @@
 from importlib.metadata import version
 
 import pytest
+from ai_edge_quantizer import calibrator, model_modifier, params_generator
 from ai_edge_quantizer import quantizer as library
 
+from keras_vit._errors import MissingPackageError
 from keras_vit.deploy.convert import ai_edge_quantization, quantize
 from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.deploy.stored_arrays import StoredArrays
@@ -15,6 +17,35 @@ from keras_vit.tflite.runtimes import state_versions
 
 def test_the_private_members_were_read_in_the_installed_release():
     assert version("ai-edge-quantizer") == ai_edge_quantization.RELEASE
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "member", "message"),
+    [
+        (params_generator.ParamsGenerator, "_update_model_quant_results", None, "NoneType"),
+        # It writes the file itself, by functions of other names.
+        (model_modifier.ModelModifier, "modify_model", lambda *_, **__: bytearray(), "'buffers'"),
+        (calibrator.Calibrator, "get_model_qsvs", None, "NoneType"),
+    ],
+)
+def test_a_release_without_a_member_is_named(sample, monkeypatch, owner, name, member, message):
+    monkeypatch.setattr(owner, name, member)
+    converter, precision = sample.converter, PRECISIONS["int8"]
+
+    def quantise():
+        file = converter.float_file("int8")
+        ranges = quantize.measured_ranges(file, precision, converter.calibration[:1])
+        quantize.quantized(file, precision, ranges)
+
+    with pytest.raises((AttributeError, TypeError), match=message):
+        quantise()
+    installed = ai_edge_quantization.RELEASE
+    monkeypatch.setattr(ai_edge_quantization, "RELEASE", "0.9.9")
+    with pytest.raises(
+        MissingPackageError,
+        match=f"AI Edge Quantizer 0.9.9. Received: {installed}, .*{message}.*; pip install ai-edge",
+    ):
+        quantise()
 
 
 @pytest.mark.parametrize("name", [name for name, row in PRECISIONS.items() if row.rules])
