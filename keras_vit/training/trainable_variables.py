@@ -10,7 +10,7 @@ from typing import Any
 from keras_vit._errors import UsageError
 from keras_vit._keras import LEGACY
 from keras_vit.encoder.block import block_rows
-from keras_vit.models.image_model import ImageModel
+from keras_vit.models.image_model import ImageModel, each_layer
 from keras_vit.recipe import Recipe
 from keras_vit.specs import ViTSpec
 
@@ -51,7 +51,7 @@ def restoring_trainable(*models: ImageModel | None) -> Iterator[None]:
     """
     models = [model for model in models if model is not None]
     # A model before its layers, and they before theirs, because each sets those within it.
-    layers = [(each, each.trainable) for model in models for each in model._flatten_layers()]
+    layers = [(each, each.trainable) for model in models for _, each in each_layer(model)]
     variables = [] if LEGACY else [(v, v.trainable) for model in models for v in model.variables]
     try:
         yield

@@ -98,6 +98,7 @@ def _names(model: ImageModel):
 
 
 def _nested_dense(layer: Any, path: str) -> Iterator[tuple[str, Any, str, Any]]:
+    # Not sorted as by `each_layer`: the copy's variables, and so sums over them, have this order.
     for attribute, value in list(vars(layer).items()):
         if isinstance(value, keras.layers.Dense):
             yield f"{path}/{attribute}", layer, attribute, value

@@ -13,6 +13,7 @@ import numpy as np
 
 from keras_vit._errors import RefusedError
 from keras_vit.deploy.convert.converter import MadeFile
+from keras_vit.deploy.judge.client_verdict import ClientVerdict
 from keras_vit.deploy.judge.gpu import NOT_ASKED, GpuChoice, GpuRun, judge_on_gpu
 from keras_vit.deploy.judge.layer_differences import first_difference, layer_differences
 from keras_vit.deploy.judge.parity import HALF_PRECISION, Verdict, compare
@@ -62,7 +63,7 @@ class JudgedFile:
         tolerance: how much the scores of a quantised file may differ between runtimes, see
             `runtime_tolerance`.
         gpu: the file on a GPU, and in emulated half precision.
-        client: what a client makes of it, a `ClientVerdict`; None if it is for none.
+        client: what a client makes of it; None if it is for none.
     """
 
     made: MadeFile
@@ -72,7 +73,7 @@ class JudgedFile:
     half: HalfPrecision | None = None
     tolerance: float = 0.0
     gpu: GpuRun = NOT_ASKED
-    client: Any = None
+    client: ClientVerdict | None = None
 
     @property
     def score_tolerance(self) -> float:
