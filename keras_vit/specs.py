@@ -247,8 +247,7 @@ class ViTSpec(_Fields):
                 f"position_embedding={self.position_embedding!r} needs a hidden_dim that is a "
                 f"multiple of {multiple}. Received: hidden_dim={self.hidden_dim}."
             )
-        if self.distillation_token:
-            self._check_distilled()
+        self._check_tokens()
         if self.stem is not None and not isinstance(self.stem, ResNetStem):
             raise UsageError(
                 f"stem must be a ResNetStem or None. Received: stem={shown(self.stem)}."
@@ -303,16 +302,17 @@ class ViTSpec(_Fields):
             )
         return height // patch, width // patch
 
-    def _check_distilled(self) -> None:
-        if self.representation_dim is not None:
+    def _check_tokens(self) -> None:
+        if self.distillation_token and self.representation_dim is not None:
             raise UsageError(
                 f"pooling={self.pooling!r} has two classifiers and no representation before them. "
                 f"Received: representation_dim={self.representation_dim}; leave it out."
             )
-        if POSITION_EMBEDDINGS[self.position_embedding].bias is not None:
+        if self.prefix_tokens > POSITION_EMBEDDINGS[self.position_embedding].most_prefix_tokens:
             raise UsageError(
-                f"position_embedding={self.position_embedding!r} has no entries for a distillation "
-                f"token. Received: pooling={self.pooling!r}; choose another of the two."
+                f"position_embedding={self.position_embedding!r} has entries for a class token and "
+                f"no further learned tokens. Received: pooling={self.pooling!r}, with "
+                f"{self.prefix_tokens}; choose another of the two."
             )
 
     def _hybrid_grid(self, height: int, width: int) -> tuple[int, int]:

@@ -119,6 +119,7 @@ KINDS = {
     "spin": {"rotation": "spin"},
     "both and scale": {"position_embedding": "both", "layer_scale": 0.1},
     "energy and ramp": {"position_embedding": "ramp", "pooling": "energy", "mlp_kind": "squared"},
+    "memory and ramp": {"pooling": "memory", "position_embedding": "ramp"},
     "memory and spin": {"pooling": "memory", "rotation": "spin", "layer_scale": 0.1},
 }
 

@@ -61,6 +61,7 @@ class PositionEmbedding:
             tokens before the patches. It returns the grid of patches, or None if the shapes do not
             determine it.
         width_multiple: hidden_dim must be a multiple of this.
+        most_prefix_tokens: the largest number of learned tokens before the patches.
     """
 
     weights: tuple[PositionWeight, ...] = ()
@@ -71,6 +72,7 @@ class PositionEmbedding:
     bias: Callable[[Mapping[str, Any], Tokens, Any], Any] | None = None
     grid_from_shapes: Callable[[Mapping[str, tuple[int, ...]], int], Grid | None] | None = None
     width_multiple: int = 1
+    most_prefix_tokens: float = math.inf
 
 
 # "learned": a vector for each position, also of the tokens before the patches (section 3.1).
@@ -255,6 +257,7 @@ RELATIVE = PositionEmbedding(
     attention_weights=(PositionWeight(_BIAS, _BIAS, _relative_shape, _resample_offsets),),
     bias=_relative_bias,
     grid_from_shapes=_relative_square,
+    most_prefix_tokens=1,
 )
 
 

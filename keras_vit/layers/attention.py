@@ -77,8 +77,9 @@ class MultiHeadAttention(ConfiguredLayer):
             raise ValueError(f"num_heads={self.num_heads} does not divide the width {width}.")
         build_rows(self, ATTENTION_ROWS, D=width, H=self.num_heads, d=width // self.num_heads)
         if self._positions.bias is not None:
+            tokens = Tokens(self.grid, int(self.class_token))
             weights = self._positions.attention_weights
-            add_position_weights(self, weights, self._tokens(), self.num_heads)
+            add_position_weights(self, weights, tokens, self.num_heads)
         self.built = True
 
     def call(self, queries, keys=None, training=None, return_attention_scores=False):
@@ -99,17 +100,17 @@ class MultiHeadAttention(ConfiguredLayer):
         result = self_attention(own, queries, queries if keys is None else keys)
         return (result, taps["attention"]) if return_attention_scores else result
 
-    def position_bias(self, dtype: str):
-        """What positions add to the logits, (1, heads, tokens, tokens); None if nothing."""
+    def position_bias(self, count: int, dtype: str):
+        """What positions add to the logits of `count` tokens, (1, heads, count, count), or None."""
         if self._positions.bias is None:
             return None
         weights = position_weights(self, self._positions.attention_weights, dtype)
-        return ops.cast(self._positions.bias(weights, self._tokens(), ops), dtype)
+        return ops.cast(self._positions.bias(weights, self._tokens(count), ops), dtype)
 
     def rotation_factors(self, count: int) -> tuple[Any, Any]:
         """The two factors by which `count` tokens turn; see `encoder/positions.py`."""
-        tokens = Tokens(self.grid, count - math.prod(self.grid))
-        return rotation_factors(self.rotation, tokens, self.query.units // self.num_heads)
+        head_dim = self.query.units // self.num_heads
+        return rotation_factors(self.rotation, self._tokens(count), head_dim)
 
-    def _tokens(self) -> Tokens:
-        return Tokens(self.grid, int(self.class_token))
+    def _tokens(self, count: int) -> Tokens:
+        return Tokens(self.grid, count - math.prod(self.grid))

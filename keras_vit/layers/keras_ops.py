@@ -60,7 +60,7 @@ class KerasOps(Ops):
 
     def attend(self, query, key, value):
         layer, scale = self.layer, query.shape[-1] ** -0.5
-        bias = layer.position_bias(query.dtype)
+        bias = layer.position_bias(key.shape[1], query.dtype)
         drops = layer.dropout and self.training is not False
         if self.taps is None and not drops and not LEGACY:  # tf_keras has no fused attention
             # cuDNN has no gradients for an odd number of tokens. Within `keras.remat`, JAX finds

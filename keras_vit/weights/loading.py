@@ -16,6 +16,7 @@ import numpy as np
 
 from keras_vit._checks import keras_vit_model
 from keras_vit._errors import UsageError, shown
+from keras_vit.encoder.block import BLOCK_OPTIONS, SHOWN_BY_ROWS
 from keras_vit.encoder.patch_grids import Grid, Method
 from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.specs import ResNetSpec, Spec, ViTSpec
@@ -396,7 +397,7 @@ def _beside_the_prefix(checkpoint: Checkpoint) -> str | None:
 
 _ARCHITECTURE = (
     "hidden_dim", "depth", "num_heads", "mlp_dim", "patch_size", "stem", "pooling",
-    "position_embedding", "mlp_kind", "rotation", "layers", "width",
+    "position_embedding", *BLOCK_OPTIONS, "layers", "width",
 )  # fmt: skip
 
 
@@ -410,8 +411,9 @@ def _differences(stored: Spec, target: Spec) -> list[str]:
         if hasattr(target, field)
     }
     if isinstance(target, ViTSpec):
-        scales = stored.layer_scale, target.layer_scale
-        pairs |= {"layer_scale": scales} if bool(scales[0]) != bool(scales[1]) else {}
+        for field in SHOWN_BY_ROWS:
+            if all(pairs[field]):
+                del pairs[field]  # where training began
         one, other = (POOLINGS[pooling] for pooling in pairs["pooling"])
         if (one.prefix_tokens, one.rows) == (other.prefix_tokens, other.rows):
             del pairs["pooling"]  # the same weights, as those of "token" and "none"

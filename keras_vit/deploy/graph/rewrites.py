@@ -128,11 +128,12 @@ def _attention_biases(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing
     """
     for layer in wired.attentions:
         scale = np.float32(spec.head_dim**-0.5)
-        for part in ("kernel", "bias"):
-            p[f"{layer.query}/{part}"] = p[f"{layer.query}/{part}"] * scale
+        for part in ("kernel", "bias", "gamma", "beta"):  # of a Dense layer or of a norm
+            if f"{layer.query}/{part}" in p:
+                p[f"{layer.query}/{part}"] = p[f"{layer.query}/{part}"] * scale
         if not layer.rotated:
-            # A bias added to all keys does not change the softmax, whose rows sum to 1.
-            del p[f"{layer.key}/bias"]
+            # What is added to all keys does not change the softmax, whose rows sum to 1.
+            p.pop(f"{layer.key}/bias", None)
         shift = _wide(p.pop(f"{layer.value}/bias")) @ _wide(p[f"{layer.out}/kernel"])
         p[f"{layer.out}/bias"] = _narrow(p[f"{layer.out}/bias"] + shift)
 
@@ -151,7 +152,8 @@ def _constants(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> No
     """
     encoder = "patch_encoder"
     if f"{encoder}/class_token" in p and f"{encoder}/class_position" in p:
-        p[f"{encoder}/class_token"] += p.pop(f"{encoder}/class_position")
+        token = p[f"{encoder}/class_token"] + p.pop(f"{encoder}/class_position")
+        p[f"{encoder}/class_token"] = token
     if f"{encoder}/positions" in p:
         p[f"{encoder}/positions"] = p[f"{encoder}/positions"] + p.pop(f"{encoder}/projection/bias")
     for layer in wired.attentions:

@@ -24,7 +24,8 @@ class Attention:
     """One attention layer, by the names of its Dense layers.
 
     Attributes:
-        query, key, value, out: the names.
+        query, key: the names; of a norm, if one follows the Dense layer.
+        value, out: the names.
         constant: the weight from which all queries are computed; None if they depend on the image.
         rotated: whether queries and keys turn by the angles of their positions.
     """
@@ -181,7 +182,7 @@ class _Recorder(Ops):
 
     def attend(self, query, key, value):
         self.use(query, key, value)
-        names = query.dense, key.dense, value.dense
+        names = query.norm or query.dense, key.norm or key.dense, value.dense
         rotated = query.rotated or key.rotated
         found = Attention(*names, out="", constant=query.constant, rotated=rotated)
         return _Value(attention=found)
@@ -215,10 +216,14 @@ class _Recorder(Ops):
     def first(self, x, count):
         return dataclasses.replace(x, tokens=count)
 
+    def heads(self, x):
+        self.use(x)  # a norm of each head is no norm of all channels
+        return dataclasses.replace(x, writers=frozenset({_UNKNOWN}))
+
     def _same(self, x):
         return x
 
-    patches = heads = mean = flat = _same
+    patches = mean = flat = _same
 
 
 def _present(name: str, parameters: Collection[str]) -> str:

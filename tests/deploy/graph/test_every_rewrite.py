@@ -1,16 +1,24 @@
-"""Every set of rewrites of every reference model gives the outputs of a computation in float64."""
+"""Every set of rewrites of every reference ViT gives the outputs of a computation in float64.
+
+`test_graph.py` compares the two graphs of a BiT with Keras.
+"""
 
 import itertools
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit._keras import keras
+from keras_vit.deploy.graph import rewrites
 from keras_vit.deploy.graph.graph_options import GraphOptions, InferenceGraph
 from keras_vit.deploy.graph.inference import forward, prepare
 from keras_vit.deploy.graph.rewrites import REWRITES
+from keras_vit.deploy.graph.wiring import wiring
 from keras_vit.deploy.resolve import parameters_of
+from keras_vit.encoder import block
 from keras_vit.encoder.embedding import TOKENS
 from keras_vit.encoder.encode import encode
 from keras_vit.encoder.ops import Ops
@@ -25,9 +33,9 @@ FILES = [
     "timm_distilled.safetensors",
     "timm_layer_scale.safetensors",
     "hf_classifier.safetensors",
+    "hf_base.safetensors",
+    "hybrid_stem.weights.npz",
 ]
-# There are no standardised kernels, and the pixels are floats.
-PASSES = sorted(REWRITES.keys() - {"standardised_kernels", "uint8_input"})
 
 
 class NumPyOps(Ops):
@@ -114,31 +122,72 @@ class NumPyOps(Ops):
         return (one + other) / 2
 
 
-@pytest.fixture(params=FILES)
-def reference(request, fixtures):
-    """A reference model, two images, its outputs in float64 and those of the reference."""
-    model = keras_vit.model_from_weights(fixtures / request.param)
-    name = request.param.split(".")[0]
-    arrays = np.load(fixtures / f"{name}.io.npz")
-    images = arrays["images"][:2]
-    ops = NumPyOps(model.spec, parameters_of(model), model.grid)
-    outputs = ops.outputs(images.astype(float))
-    return model, images, outputs, arrays["logits" if model.num_classes else "pooled"][:2]
+class Reference(NamedTuple):
+    """A reference model, its weights, two images and the outputs for them in float64."""
+
+    model: Any
+    weights: dict[str, np.ndarray]
+    images: np.ndarray
+    outputs: np.ndarray
 
 
-def test_the_verbs_in_float64_give_the_outputs_of_the_reference(reference):
-    _, _, outputs, expected = reference
-    np.testing.assert_allclose(outputs, expected, atol=2e-5, rtol=0)
+def reference_of(file, images=None, **more):
+    """The reference in a file, for its own images or uint8 pixels, with its and more weights."""
+    model = keras_vit.model_from_weights(file)
+    weights = parameters_of(model) | more
+    if images is None:
+        x = images = np.load(file.with_name(f"{file.name.split('.')[0]}.io.npz"))["images"][:2]
+    else:
+        x = (images - np.float64(model.preprocessing.mean)) / model.preprocessing.scale
+    if model.spec.stem:
+        x = np.asarray(keras.Model(model.input, model.get_layer("patches").input)(x))
+    outputs = NumPyOps(model.spec, weights, model.grid).outputs(x.astype(float))
+    return Reference(model, weights, images, outputs)
 
 
-def test_every_set_of_rewrites_gives_them_too(reference):
-    model, images, expected, _ = reference
-    output, how = "logits" if model.num_classes else "features", model.preprocessing
-    for count in range(len(PASSES) + 1):
-        for rewrites in itertools.combinations(PASSES, count):
-            options = GraphOptions(output=output, batch=None, rewrites=rewrites)
-            weights = parameters_of(model)
-            graph = InferenceGraph(model.spec, weights, model.image_size, how, options)
-            found = forward(prepare(graph), images).numpy()
-            error = np.abs(found - expected).max() / np.abs(expected).max()
-            assert error < 1e-5, (rewrites, error)
+def assert_every_set_of_rewrites_is_exact(reference):
+    model, weights, images, expected = reference
+    without = "uint8_input" if model.spec.stem else "standardised_kernels"
+    passes = REWRITES.keys() - {without, "uint8_input" if images.dtype != np.uint8 else ""}
+    output = "logits" if model.num_classes else "features"
+    for count in range(len(passes) + 1):
+        for chosen in itertools.combinations(sorted(passes), count):
+            options = GraphOptions(str(images.dtype), output, batch=None, rewrites=chosen)
+            how = model.image_size, model.preprocessing, options
+            graph = prepare(InferenceGraph(model.spec, dict(weights), *how))
+            error = np.abs(forward(graph, images).numpy() - expected).max()
+            assert error < 1e-5 * np.abs(expected).max(), (chosen, error)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_operations_in_float64_give_the_outputs_of_the_reference(fixtures, name):
+    arrays = np.load(fixtures / f"{name.split('.')[0]}.io.npz")
+    [kind, *_] = [each for each in ("logits", "pooled", "pre_logits") if each in arrays]
+    outputs = reference_of(fixtures / name).outputs
+    np.testing.assert_allclose(outputs, arrays[kind][:2], atol=2e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_set_of_rewrites_gives_them_too(fixtures, name):
+    assert_every_set_of_rewrites_is_exact(reference_of(fixtures / name))
+
+
+def test_every_set_of_rewrites_gives_them_for_pixels(fixtures, rng):
+    pixels = rng.integers(0, 256, (2, 48, 48, 3), dtype=np.uint8)
+    assert_every_set_of_rewrites_is_exact(reference_of(fixtures / FILES[0], pixels))
+
+
+def test_every_set_of_rewrites_is_exact_if_queries_and_keys_are_normed(fixtures, rng, monkeypatch):
+    def normed(ops, queries, keys):
+        query, key = (ops.heads(ops.dense(*each)) for each in (("query", queries), ("key", keys)))
+        query, key = ops.norm("norm_query", query), ops.norm("norm_key", key)
+        return ops.dense("out", ops.attend(query, key, ops.heads(ops.dense("value", keys))))
+
+    monkeypatch.setattr(block, "self_attention", normed)
+    monkeypatch.setattr(rewrites, "wiring", wiring.__wrapped__)
+    norms = itertools.product(range(2), ("query", "key"), ("gamma", "beta"))
+    more = {
+        f"encoderblock_{i}/attention/norm_{name}/{part}": rng.normal(size=16).astype(np.float32)
+        for i, name, part in norms
+    }
+    assert_every_set_of_rewrites_is_exact(reference_of(fixtures / FILES[0], **more))
