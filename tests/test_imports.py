@@ -164,8 +164,9 @@ def test_on_another_backend_nothing_is_printed_and_tensorflow_is_not_needed(pyth
         "os.dup2 = None  # nothing may redirect a descriptor\n"
         "import keras_vit\n"
         "pixels = np.zeros((4, 4, 3), np.uint8); Image.fromarray(pixels).save('a.png')\n"
-        "how = keras_vit.Preprocessing(2, 2)\n"
-        "keras_vit.preprocess(pixels, how), keras_vit.preprocess('a.png', how)\n"
+        "preprocessing = keras_vit.Preprocessing(2, 2)\n"
+        "keras_vit.preprocess(pixels, preprocessing)\n"
+        "keras_vit.preprocess('a.png', preprocessing)\n"
         "keras_vit.ViT_Pico4(2, 16)\n"
         "assert 'tensorflow' not in sys.modules\n"
     )

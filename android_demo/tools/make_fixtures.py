@@ -105,8 +105,8 @@ def _resized(
 ) -> dict[str, Any]:
     (width, height), (new_width, new_height) = size, new
     pixels = _image(width, height, extreme)
-    how = Preprocessing(new_height, new_width, crop, interpolation)
-    expected = np.asarray(resize(Image.fromarray(pixels), how))
+    preprocessing = Preprocessing(new_height, new_width, crop, interpolation)
+    expected = np.asarray(resize(Image.fromarray(pixels), preprocessing))
     return {
         "image": {"width": width, "height": height, "extreme": extreme},
         "width": new_width,
@@ -158,8 +158,8 @@ def _tensor(
     quantization: tuple[float, int] | None,
     channels: int = 3,
 ) -> dict[str, Any]:
-    how = Preprocessing(new[1], new[0], 0.875, "bicubic", mean, scale, channels)
-    floats = preprocess_image(_image(*size), how)
+    preprocessing = Preprocessing(new[1], new[0], 0.875, "bicubic", mean, scale, channels)
+    floats = preprocess_image(_image(*size), preprocessing)
     # As LiteRT gives it: a scale in float32.
     quantized = quantization and (float(np.float32(quantization[0])), quantization[1])
     details = {"dtype": np.dtype(dtype), "quantization": quantized or (0.0, 0)}

@@ -44,8 +44,8 @@ def run(arguments: Arguments) -> None:
 
     trained = arguments.open()
     out = arguments.out or trained.folder / "export" / "saved_model"
-    how, classes = trained.preprocessing, count_of(answers_of(trained.labels))
-    print(f"model    {trained.name}, {how.height} x {how.width}, {classes}")
+    preprocessing, classes = trained.preprocessing, count_of(answers_of(trained.labels))
+    print(f"model    {trained.name}, {preprocessing.height} x {preprocessing.width}, {classes}")
     print(f"compare  with Keras on {trained.compared_from}")
     images, model = trained.pictures(arguments.images), trained.load()
     content = deploy.export_serving(model, out, images, arguments.top_k, trained.compared_from)

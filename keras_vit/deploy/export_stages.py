@@ -87,7 +87,7 @@ def _scored(resolved: Resolved, samples: Samples, options: ExportOptions) -> Sam
     return dataclasses.replace(
         samples,
         compared=scored(samples.compared),
-        choosing=samples.choosing and scored(samples.choosing),
+        for_float_layers=samples.for_float_layers and scored(samples.for_float_layers),
         calibration=as_read(samples.calibration),
     )
 
@@ -98,7 +98,8 @@ def judged_file_of(
     """Makes and compares a file; raises a `RefusedError` if it does not meet the options."""
     name, layers, recipe = precision.quantize, options.float_layers, None
     if precision.base:
-        recipe = converter.about.recipe or _chosen(converter, samples.choosing, precision, options)
+        recipe = converter.about.recipe
+        recipe = recipe or _chosen(converter, samples.for_float_layers, precision, options)
         layers = tuple(recipe["float_layers"])
     options.say(f"{name}: converting")
     made = converter.made(name, layers, recipe)

@@ -47,8 +47,8 @@ def samples_of(
             check_calibration(precision, None)
         noise = _noise(min(options.max_images, _NOISE_IMAGES), shape, preprocessing)
         images = Reference(noise, images_from="random images")
-        choosing = images if options.chooses else None
-        return Samples(images, choosing, None, _picture(noise[0], preprocessing))
+        for_float_layers = images if options.chooses else None
+        return Samples(images, for_float_layers, None, _picture(noise[0], preprocessing))
     needed = max(options.max_images, CALIBRATED) + options.calibrate
     needed += options.max_images if options.chooses else 0
     inputs, targets = _inputs(data, shape, needed)
@@ -69,7 +69,7 @@ def _divided(
         known = None if targets is None else targets[places]
         return Reference(inputs[places], None, known, images_from)
 
-    places, calibration, choosing = np.arange(len(inputs)), None, None
+    places, calibration, for_float_layers = np.arange(len(inputs)), None, None
     if options.calibrates:
         count = min(options.calibrate, max(len(inputs) // 2, 1))
         calibrating, places = divided(count, places, targets)
@@ -83,11 +83,12 @@ def _divided(
             )
     if options.chooses and len(places) > 1:
         chosen, places = divided(len(places) // 2, places, targets)
-        choosing = images(chosen, 1, "other images of the data")
+        for_float_layers = images(chosen, 1, "other images of the data")
     compared = images(places, int(options.calibrates), "images of the data")
     if options.chooses:
-        choosing = choosing or compared
-    return Samples(compared, choosing, calibration, _picture(compared.inputs[0], preprocessing))
+        for_float_layers = for_float_layers or compared
+    picture = _picture(compared.inputs[0], preprocessing)
+    return Samples(compared, for_float_layers, calibration, picture)
 
 
 def _noise(

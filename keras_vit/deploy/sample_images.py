@@ -16,7 +16,7 @@ class Samples:
 
     Attributes:
         compared: images for the comparison with Keras.
-        choosing: images for choosing float layers; None if no layers are chosen.
+        for_float_layers: images for choosing float layers; None if no layers are chosen.
         calibration: images for measuring ranges (n, height, width, 3); None without pictures.
         picture: one of the compared images, uint8 (height, width, 3) of any size; None if unknown.
         resized: the compared images with a client's resize; None without pictures.
@@ -25,7 +25,7 @@ class Samples:
     """
 
     compared: Reference
-    choosing: Reference | None = None
+    for_float_layers: Reference | None = None
     calibration: np.ndarray | None = None
     picture: np.ndarray | None = None
     resized: np.ndarray | None = None

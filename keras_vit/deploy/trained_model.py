@@ -56,9 +56,9 @@ class TrainedModel:
 
     def samples(self, options: ExportOptions) -> Samples:
         """The images of an export."""
-        how = options.preprocessing or self.preprocessing
+        preprocessing = options.preprocessing or self.preprocessing
         if self.source is None:
-            return samples_of(None, how.shape, how, options)
+            return samples_of(None, preprocessing.shape, preprocessing, options)
         most, training = options.max_images, np.asarray(self.training)
         # One half measures ranges, the other one chooses layers.
         first, second = divided(-(-len(training) // 2), training, self.source.targets)
@@ -66,10 +66,12 @@ class TrainedModel:
         if options.chooses:
             also = "" if len(second) else ", which also measured the ranges"
             images_from = self._described("training", "other") + also
-            chosen = self._images(second if len(second) else first, most, how, images_from)
+            chosen = self._images(
+                second if len(second) else first, most, preprocessing, images_from
+            )
         if options.calibrates:
-            calibration = self._images(first, options.calibrate, how).inputs
-        compared = self._images(self.held_out, most, how, self.compared_from)
+            calibration = self._images(first, options.calibrate, preprocessing).inputs
+        compared = self._images(self.held_out, most, preprocessing, self.compared_from)
         return Samples(compared, chosen, calibration, self.source.image(int(self.held_out[0])))
 
     def pictures(self, count: int) -> Iterator[np.ndarray] | None:
@@ -87,9 +89,9 @@ class TrainedModel:
         return drawn(count, np.asarray(indices), self.source.targets, seed=1)
 
     def _images(
-        self, indices: np.ndarray, count: int, how: Preprocessing, images_from: str = ""
+        self, indices: np.ndarray, count: int, preprocessing: Preprocessing, images_from: str = ""
     ) -> Reference:
-        inputs, targets = load(self.source, self._drawn(indices, count), how)
+        inputs, targets = load(self.source, self._drawn(indices, count), preprocessing)
         return Reference(inputs, None, targets if self.labelled else None, images_from)
 
     def _described(self, of_a_run: str, of_pictures: str) -> str:

@@ -32,8 +32,11 @@ def test_graphs_of_known_and_unknown_sizes_give_the_same_pixels(recorded, rng):
     for height, width, *size in recorded:
         pictures.setdefault(tuple(size), []).append((height, width))
     for size, shapes in pictures.items():
-        how = Preprocessing(*size, interpolation="mediapipe")
-        resize = tf.function(lambda x, how=how: tf_preprocessing.resize(x, how), autograph=False)
+        preprocessing = Preprocessing(*size, interpolation="mediapipe")
+        resize = tf.function(
+            lambda x, preprocessing=preprocessing: tf_preprocessing.resize(x, preprocessing),
+            autograph=False,
+        )
         unknown = resize.get_concrete_function(tf.TensorSpec((None, None, None, 3), tf.uint8))
         for shape in shapes:
             image = tf.constant(noise(*shape)[None])
@@ -51,11 +54,11 @@ def test_a_random_crop_has_the_aliasing_of_the_client():
     stripes = np.zeros((256, 256, 3), np.uint8)
     stripes[:, ::2] = 255
     for name, mixed in (("mediapipe", False), ("bilinear", True)):
-        how = Preprocessing(8, 8, interpolation=name)
+        preprocessing = Preprocessing(8, 8, interpolation=name)
         whole = geometry._part_for(
-            geometry.of_pixels(tf.constant(stripes)), tf.constant([0, 0, 256, 256]), how
+            geometry.of_pixels(tf.constant(stripes)), tf.constant([0, 0, 256, 256]), preprocessing
         )
-        levels = np.unique(geometry.resized(whole, how))
+        levels = np.unique(geometry.resized(whole, preprocessing))
         assert (levels.tolist() == [255]) != mixed
 
 
@@ -63,7 +66,7 @@ def test_a_shift_of_nothing_keeps_the_corners_of_the_client(monkeypatch):
     for name in ("_ANGLE", "_ZOOM", "_SHIFT"):
         monkeypatch.setattr(geometry, name, 0.0)
     image = np.linspace(0, 255, 8 * 8 * 3).reshape(8, 8, 3).astype(np.uint8)
-    how = Preprocessing(32, 32, interpolation="mediapipe")
-    shifted = geometry.shifted(tf.constant(image), how, tf.constant([1, 2], tf.int64))
-    difference = np.abs(np.asarray(shifted, int) - mediapipe.resize(image, how.size))
+    preprocessing = Preprocessing(32, 32, interpolation="mediapipe")
+    shifted = geometry.shifted(tf.constant(image), preprocessing, tf.constant([1, 2], tf.int64))
+    difference = np.abs(np.asarray(shifted, int) - mediapipe.resize(image, preprocessing.size))
     assert difference.max() <= 1

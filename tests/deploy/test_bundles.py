@@ -275,14 +275,14 @@ def test_an_export_that_ends_before_its_report_leaves_no_report_of_other_files(
 def test_a_foreign_model_needs_a_preprocessing(foreign, inputs, tmp_path):
     with pytest.raises(UsageError, match="pass preprocessing=keras_vit.Preprocessing"):
         deploy.export_bundles(foreign, tmp_path / "out", "none", inputs, threads=())
-    how = keras_vit.Preprocessing(16, 24)
-    options = {"preprocessing": how, "input": "uint8", "threads": ()}
+    preprocessing = keras_vit.Preprocessing(16, 24)
+    options = {"preprocessing": preprocessing, "input": "uint8", "threads": ()}
     found = deploy.export_bundles(foreign, tmp_path / "out", "none", inputs, **options)
     description, golden = deploy.read_bundle(tmp_path / "out" / "float32")
     assert description == found.written["float32"]
     assert not description["parity"]["rewritten"]
     assert golden["tensor"].dtype == np.uint8
-    expected = np.asarray(foreign(keras_vit.preprocess(golden["image"], how)))[0]
+    expected = np.asarray(foreign(keras_vit.preprocess(golden["image"], preprocessing)))[0]
     np.testing.assert_allclose(golden["scores"], expected, atol=1e-5)
     assert len(description["weights_sha256"]) == 64
 

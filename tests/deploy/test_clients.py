@@ -28,10 +28,11 @@ from keras_vit import Preprocessing, preprocess
 from keras_vit.tflite.runner import Runner
 
 runner, folder = Runner(sys.argv[1]), Path(sys.argv[2])
-how = Preprocessing(*map(int, runner.input["shape"][1:3]), interpolation="mediapipe")
+preprocessing = Preprocessing(*map(int, runner.input["shape"][1:3]), interpolation="mediapipe")
 cases = json.loads((folder / "cases.json").read_text())
 pictures = [np.fromfile(folder / c["file"], c["dtype"]).reshape(c["shape"]) for c in cases]
-print(json.dumps({"version": "7", "scores": runner.predict(preprocess(pictures, how)).tolist()}))
+scores = runner.predict(preprocess(pictures, preprocessing))
+print(json.dumps({"version": "7", "scores": scores.tolist()}))
 """
 
 
@@ -176,10 +177,10 @@ def test_models_that_a_client_cannot_run_are_refused(sample, tmp_path):
 
 @pytest.mark.slow
 def test_a_file_normalises_where_the_client_cannot(sample, trained, absent, tmp_path):
-    how = dataclasses.replace(trained.preprocessing, mean=(123.0, 116.0, 103.0))
-    model = keras_vit.ViT(sample.model.spec, 10, (16, 24), preprocessing=how)
+    preprocessing = dataclasses.replace(trained.preprocessing, mean=(123.0, 116.0, 103.0))
+    model = keras_vit.ViT(sample.model.spec, 10, (16, 24), preprocessing=preprocessing)
     model.set_weights(sample.model.get_weights())
-    given = dataclasses.replace(trained, load=lambda: model, preprocessing=how)
+    given = dataclasses.replace(trained, load=lambda: model, preprocessing=preprocessing)
     with pytest.raises(UsageError, match="normalises R, G and B alike.*use 'uint8'"):
         deploy.export_bundles(given, tmp_path, input="float32", **OPTIONS)
     found = deploy.export_bundles(given, tmp_path, **OPTIONS)

@@ -276,8 +276,8 @@ def test_a_model_of_many_channels_takes_float_inputs(trained_like, rng, tmp_path
     with pytest.raises(UsageError, match="a bundle is for pictures, of 1 channel or 3. Received: "):
         deploy.export_bundles(model, tmp_path / "bundles", "none")
     with pytest.raises(UsageError, match=r"reads images \(16, 24, 13\).*for \(16, 24, 3\)"):
-        how = keras_vit.Preprocessing(16, 24)
-        deploy.export_bundles(model, tmp_path / "bundles", "none", preprocessing=how)
+        preprocessing = keras_vit.Preprocessing(16, 24)
+        deploy.export_bundles(model, tmp_path / "bundles", "none", preprocessing=preprocessing)
 
 
 @pytest.mark.parametrize("input", ["float32", "uint8"])

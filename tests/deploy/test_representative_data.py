@@ -83,7 +83,9 @@ def test_calibration_and_comparison_share_all_classes_but_no_images(images, form
 )
 def test_half_of_few_images_calibrate_and_half_of_the_others_choose(images, quantize, count, parts):
     samples = divided(images[:count], quantize)
-    found = [numbers(each) for each in (samples.calibration, samples.choosing, samples.compared)]
+    found = [
+        numbers(each) for each in (samples.calibration, samples.for_float_layers, samples.compared)
+    ]
     assert tuple(map(len, found)) == parts
     assert sorted(itertools.chain(*found)) == list(range(count))
 
@@ -165,9 +167,11 @@ def test_coarse_noise_is_made_of_blocks_and_differs_between_images():
 
 
 def test_to_pixels_inverts_the_preprocessing(rng):
-    how = keras_vit.Preprocessing(16, 24, mean=(120.0, 110.0, 100.0), scale=(60.0, 50.0, 70.0))
+    preprocessing = keras_vit.Preprocessing(
+        16, 24, mean=(120.0, 110.0, 100.0), scale=(60.0, 50.0, 70.0)
+    )
     pixels = rng.integers(0, 256, (2, 16, 24, 3), np.uint8)
-    inputs = normalise(pixels, how)
-    np.testing.assert_array_equal(to_pixels(inputs, how), pixels)
-    assert to_pixels(inputs * 10, how).dtype == np.uint8  # clipped, not wrapped
-    assert to_pixels(np.full((1, 1, 1, 3), 9.0), how).tolist() == [[[[255] * 3]]]
+    inputs = normalise(pixels, preprocessing)
+    np.testing.assert_array_equal(to_pixels(inputs, preprocessing), pixels)
+    assert to_pixels(inputs * 10, preprocessing).dtype == np.uint8  # clipped, not wrapped
+    assert to_pixels(np.full((1, 1, 1, 3), 9.0), preprocessing).tolist() == [[[[255] * 3]]]

@@ -13,24 +13,26 @@ from keras_vit.data import digits
 @pytest.fixture
 def images():
     """Digits as the pictures of a trained model that is not there."""
-    source, how = digits(), keras_vit.Preprocessing(16, 24)
+    source, preprocessing = digits(), keras_vit.Preprocessing(16, 24)
     parts = np.arange(501), np.arange(501, 1001)
-    return deploy.TrainedModel(None, "none", source.labels, how, source, *parts, labelled=True)
+    return deploy.TrainedModel(
+        None, "none", source.labels, preprocessing, source, *parts, labelled=True
+    )
 
 
 def drawn(images, most, calibrate=32):
     """Images to measure ranges on, to choose layers on, and to compare."""
     options = deploy.ExportOptions(("auto",), most, calibrate=calibrate)
     samples = images.samples(options)
-    return samples.calibration, samples.choosing, samples.compared
+    return samples.calibration, samples.for_float_layers, samples.compared
 
 
 @pytest.mark.parametrize(
     ("most", "counts"), [(1, [2, 1, 1]), (3, [4, 3, 3]), (999, [251, 250, 500])]
 )
 def test_every_part_has_the_allowed_number_of_images_and_none_is_in_two(images, most, counts):
-    calibration, choosing, compared = drawn(images, most, calibrate=most + 1)
-    parts = [calibration, choosing.inputs, compared.inputs]
+    calibration, for_float_layers, compared = drawn(images, most, calibrate=most + 1)
+    parts = [calibration, for_float_layers.inputs, compared.inputs]
     assert [part.shape for part in parts] == [(count, 16, 24, 3) for count in counts]
     distinct = {image.tobytes() for part in parts for image in part}
     assert len(distinct) > 0.99 * sum(counts)  # a few digits look alike
@@ -61,9 +63,9 @@ def test_pictures_are_the_compared_images(images):
 def test_a_single_training_image_is_described_as_used_twice(images):
     assert drawn(images, 5)[1].images_from == "other images of digits"
     alone = dataclasses.replace(images, training=images.training[:1])
-    calibration, choosing, _ = drawn(alone, 5)
-    np.testing.assert_array_equal(calibration, choosing.inputs)
-    assert choosing.images_from == "other images of digits, which also measured the ranges"
+    calibration, for_float_layers, _ = drawn(alone, 5)
+    np.testing.assert_array_equal(calibration, for_float_layers.inputs)
+    assert for_float_layers.images_from == "other images of digits, which also measured the ranges"
 
 
 def test_a_run_is_compared_on_held_out_images_and_may_be_resampled(trained_run):
@@ -113,6 +115,6 @@ def test_weights_are_loaded_twice_and_without_pictures_compared_on_noise(fixture
     compared = samples.compared
     assert (len(compared.inputs), compared.targets) == (16, None)
     assert {compared.images_from, found.compared_from} == {"random images"}
-    assert (samples.calibration, samples.choosing, found.pictures(5)) == (None, None, None)
+    assert (samples.calibration, samples.for_float_layers, found.pictures(5)) == (None, None, None)
     with pytest.raises(keras_vit.UsageError, match="auto needs images to measure ranges on"):
         drawn(found, 5)

@@ -219,11 +219,11 @@ def test_the_settings_of_a_model_are_those_of_the_recipe():
 
 
 def test_a_recipe_chooses_the_resize():
-    how = build("ViT_Pico4", ("a", "b"), Recipe(image_size=32)).preprocessing
-    assert how.interpolation == "bilinear"
+    preprocessing = build("ViT_Pico4", ("a", "b"), Recipe(image_size=32)).preprocessing
+    assert preprocessing.interpolation == "bilinear"
     recipe = Recipe(image_size=32, interpolation="mediapipe")
     changed = build("ViT_Pico4", ("a", "b"), recipe).preprocessing
-    assert changed == dataclasses.replace(how, interpolation="mediapipe")
+    assert changed == dataclasses.replace(preprocessing, interpolation="mediapipe")
 
 
 @pytest.mark.parametrize("model", ["ViT_Pico4", "BiT_R8x1"])

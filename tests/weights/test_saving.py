@@ -85,15 +85,15 @@ def test_a_layout_that_cannot_store_a_weight_is_refused(layout, name, tmp_path):
 
 
 def test_a_resize_that_the_hubs_do_not_have_is_kept_only_in_the_official_layout(tmp_path):
-    how = keras_vit.Preprocessing(32, 32, interpolation="mediapipe")
-    model = keras_vit.ViT(VIT, 5, 32, preprocessing=how)
+    preprocessing = keras_vit.Preprocessing(32, 32, interpolation="mediapipe")
+    model = keras_vit.ViT(VIT, 5, 32, preprocessing=preprocessing)
     for layout in ("timm", "transformers"):
         path = tmp_path / layout / "model.safetensors"
         with pytest.raises(keras_vit.UsageError, match="interpolation='mediapipe'; save a .npz"):
             keras_vit.save_weights(model, path, layout)
         assert not path.exists()
     keras_vit.save_weights(model, tmp_path / "model.npz")
-    assert keras_vit.model_from_weights(tmp_path / "model.npz").preprocessing == how
+    assert keras_vit.model_from_weights(tmp_path / "model.npz").preprocessing == preprocessing
 
 
 @pytest.mark.parametrize(

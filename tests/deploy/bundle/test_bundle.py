@@ -91,8 +91,8 @@ def resized(image):
 
 def test_a_correct_runner_finds_what_the_golden_file_has(write, folder, sample):
     mean, scale = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
-    how = keras_vit.Preprocessing(16, 24, mean=mean, scale=scale)
-    description, golden = write(preprocessing=how)
+    preprocessing = keras_vit.Preprocessing(16, 24, mean=mean, scale=scale)
+    description, golden = write(preprocessing=preprocessing)
     found = description["input"]
     assert (found["mean"], found["scale"]) == (list(mean), list(scale))
     # As another runner would do it, from model.json and the image only.

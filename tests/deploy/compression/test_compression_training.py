@@ -160,8 +160,8 @@ def test_wrapping_and_unwrapping_changes_nothing(randomised, rng, fields):
 
 @pytest.mark.soak(of="compression")
 def test_fine_tuning_is_reproducible_and_reports_its_progress():
-    how, report = keras_vit.Preprocessing(16, 16), Mock()
-    tune = FineTuning(digits(), np.arange(200), how, 12, 8, 1e-3, "shift", report=report)
+    preprocessing, report = keras_vit.Preprocessing(16, 16), Mock()
+    tune = FineTuning(digits(), np.arange(200), preprocessing, 12, 8, 1e-3, "shift", report=report)
     layers = keras.Input((16, 16, 3)), keras.layers.Flatten(), keras.layers.Dense(10)
     model = keras.Sequential(layers)
     start, found = model.get_weights(), []
@@ -191,8 +191,8 @@ def test_fine_tuning_begins_with_the_loss_of_the_trained_model(model):
 
 @pytest.mark.soak(of="compression")
 def test_divergence_stops(model):
-    how = keras_vit.Preprocessing(16, 16)
-    tune = FineTuning(digits(), np.arange(50), how, 9, 8, 1e30, jit=False)
+    preprocessing = keras_vit.Preprocessing(16, 16)
+    tune = FineTuning(digits(), np.arange(50), preprocessing, 9, 8, 1e30, jit=False)
     with pytest.raises(RefusedError, match="diverged at step .*lower learning_rate"):
         tune(model, [])
 

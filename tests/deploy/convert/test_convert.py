@@ -61,8 +61,10 @@ def test_every_architecture_converts_to_every_precision(kind, trained_like, pict
 
 
 def test_a_file_with_pixel_input_scales_them_itself(trained_like, rng):
-    how = keras_vit.Preprocessing(16, 24, mean=(120.0, 110.0, 100.0), scale=(60.0, 50.0, 70.0))
-    model = trained_like(keras_vit.ViT(SPEC, 5, (16, 24), preprocessing=how))
+    preprocessing = keras_vit.Preprocessing(
+        16, 24, mean=(120.0, 110.0, 100.0), scale=(60.0, 50.0, 70.0)
+    )
+    model = trained_like(keras_vit.ViT(SPEC, 5, (16, 24), preprocessing=preprocessing))
     pixels = rng.integers(0, 256, (4, 16, 24, 3), np.uint8)
     resolved = resolve(model, GraphOptions("uint8", "probabilities"))
     reference = deploy.Reference(pixels, deploy.expected_scores(resolved, pixels))

@@ -112,8 +112,8 @@ def test_every_precision_has_metadata_and_the_scores_that_it_has_without(sample,
 
 @pytest.mark.parametrize("means", [PREPROCESSING.mean, 127.5])
 def test_the_input_is_an_rgb_image_that_is_normalised(sample, means):
-    how = dataclasses.replace(PREPROCESSING, mean=means)
-    image, _ = image_and_scores(written(described(sample, preprocessing=how)))
+    preprocessing = dataclasses.replace(PREPROCESSING, mean=means)
+    image, _ = image_and_scores(written(described(sample, preprocessing=preprocessing)))
     assert image.table(3).number(0, number_types.Uint8Flags) == 2  # ImageProperties
     properties = image.table(3).table(1)
     assert properties.number(0) == 1  # RGB
@@ -122,7 +122,7 @@ def test_the_input_is_an_rgb_image_that_is_normalised(sample, means):
     assert tuple(sides) == sample.model.image_size
     unit = image.only(4)
     assert unit.number(0, number_types.Uint8Flags) == 1  # NormalizationOptions
-    mean, scale = (np.broadcast_to(np.float32(v), 3) for v in (means, how.scale))
+    mean, scale = (np.broadcast_to(np.float32(v), 3) for v in (means, preprocessing.scale))
     np.testing.assert_array_equal(unit.table(1).floats(0), mean)
     np.testing.assert_array_equal(unit.table(1).floats(1), scale)
     np.testing.assert_allclose(image.table(5).floats(0), (255 - mean) / scale, rtol=1e-6)

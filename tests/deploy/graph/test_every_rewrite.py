@@ -122,7 +122,7 @@ class NumPyOps(Ops):
         return (one + other) / 2
 
 
-class Reference(NamedTuple):
+class ReferenceModel(NamedTuple):
     """A reference model, its weights, two images and the outputs for them in float64."""
 
     model: Any
@@ -142,7 +142,7 @@ def reference_of(file, images=None, **more):
     if model.spec.stem:
         x = np.asarray(keras.Model(model.input, model.get_layer("patches").input)(x))
     outputs = NumPyOps(model.spec, weights, model.grid).outputs(x.astype(float))
-    return Reference(model, weights, images, outputs)
+    return ReferenceModel(model, weights, images, outputs)
 
 
 def assert_every_set_of_rewrites_is_exact(reference):

@@ -49,8 +49,10 @@ def build(randomised):
     """Builds a model with random weights, none of them zero."""
 
     def built(spec, image_size=(16, 24)):
-        how = Preprocessing(*image_size, mean=(120.0, 110.0, 100.0), scale=(60.0, 50.0, 70.0))
-        return randomised(model_class(spec)(spec, 5, image_size, preprocessing=how))
+        preprocessing = Preprocessing(
+            *image_size, mean=(120.0, 110.0, 100.0), scale=(60.0, 50.0, 70.0)
+        )
+        return randomised(model_class(spec)(spec, 5, image_size, preprocessing=preprocessing))
 
     return built
 
@@ -91,8 +93,10 @@ def pixels_of(model):
 
 
 def inputs_of(model):
-    how = model.preprocessing
-    return ((pixels_of(model) - np.array(how.mean)) / np.array(how.scale)).astype(np.float32)
+    preprocessing = model.preprocessing
+    return (
+        (pixels_of(model) - np.array(preprocessing.mean)) / np.array(preprocessing.scale)
+    ).astype(np.float32)
 
 
 def outputs_of(model):
