@@ -64,8 +64,9 @@ def examine_image(path: Path) -> tuple[str, str]:
     """Reads the whole file.
 
     Returns:
-        The reason why it cannot be decoded, or "", and the format if it is in `formats.PLAIN`, else
-        "". There are only a few different reasons, so that files can be counted by reason.
+        The reason why it cannot be decoded, or "", and the format if it is in
+        `picture_formats.PLAIN`, else "". There are only a few different reasons, so that files can
+        be counted by reason.
     """
     fault = check_format(path)
     if fault:
@@ -91,7 +92,7 @@ def examine_stream(file: BinaryIO) -> tuple[str, str]:
 
 
 def plain_format(image: Image.Image) -> str:
-    """The format of an opened picture if it is in `formats.PLAIN`, else ""."""
+    """The format of an opened picture if it is in `picture_formats.PLAIN`, else ""."""
     modes = {"JPEG": ("L", "RGB"), "PNG": ("1", "L", "P", "RGB")}
     is_plain = image.mode in modes.get(image.format, ()) and not image.has_transparency_data
     is_upright = _orientation(image) in (None, 1)

@@ -28,7 +28,7 @@ from keras_vit.weights.cache import cache_folder
 FORMAT = 2
 _MOST_BYTES = 2 << 30  # of tens of millions of pictures
 Fault = Annotated[str, Meta(pattern=ONE_LINE)]  # why a picture cannot be decoded, or ""
-Plain = Literal["", "JPEG", "PNG"]  # its format if it is in `formats.PLAIN`, else ""
+Plain = Literal["", "JPEG", "PNG"]  # its format if it is in `picture_formats.PLAIN`, else ""
 
 
 class Known(NamedTuple):

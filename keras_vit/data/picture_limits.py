@@ -87,7 +87,7 @@ def check_structure(file: BinaryIO, name: str) -> None:
 
     Args:
         file: an opened picture file; its position changes.
-        name: its format, see `formats.true_format`.
+        name: its format, see `picture_formats.true_format`.
 
     Raises:
         UsageError: it has more parts than these limits allow.

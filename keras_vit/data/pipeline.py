@@ -224,7 +224,7 @@ def _pictures(source: Source, indices: np.ndarray) -> Callable[[Any, Callable], 
         image = tf.numpy_function(lambda i: source.image(int(i)), [index], tf.uint8)
         return geometry.of_pixels(tf.ensure_shape(image, (None, None, 3)))
 
-    # In the order of `formats.PLAIN`.
+    # In the order of `picture_formats.PLAIN`.
     readers = (
         by_python,
         lambda index: geometry.of_jpeg(source.image.contents(index)),

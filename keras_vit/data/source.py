@@ -113,8 +113,8 @@ class Encoded:
             called from many threads.
         contents: a TensorFlow function of an index, int64 (), that returns the encoded image, a
             string.
-        formats: the place of each image's format in `formats.PLAIN`, uint8 (n,). TensorFlow decodes
-            plain JPEG and PNG files to the same pixels as `decode`.
+        formats: the place of each image's format in `picture_formats.PLAIN`, uint8 (n,). TensorFlow
+            decodes plain JPEG and PNG files to the same pixels as `decode`.
         fault: a function of TensorFlow's message that returns a line about a file that was damaged
             or replaced since the source was opened, or ""; it is called only after an image could
             not be read.

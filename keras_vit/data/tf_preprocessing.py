@@ -159,7 +159,7 @@ def decode(content: tf.Tensor) -> tf.Tensor:
     As in `data.decoding.decode_image`, EXIF rotation is applied, transparent pixels are blended
     with white, and the upper 8 of 16 bits are kept. The EXIF rotation of a PNG is ignored.
 
-    The limits of `data.limits` are checked before decoding; beyond them the graph raises
+    The limits of docs/picture-limits.md are checked before decoding; beyond them the graph raises
     TensorFlow's InvalidArgumentError.
     """
     return tf.cond(tf.io.is_jpeg(content), lambda: _jpeg(content), lambda: _png(content))

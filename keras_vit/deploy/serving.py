@@ -67,8 +67,8 @@ def export_serving(
     A model without classes returns "features".
 
     "bytes" also returns "valid", bool (n,): false for a file that is not a complete JPEG or PNG, or
-    is beyond the limits of `data.limits`. Its floats are NaN, its classes -1 and its labels ""; the
-    other files are still classified.
+    is beyond the limits of docs/picture-limits.md. Its floats are NaN, its classes -1 and its
+    labels ""; the other files are still classified.
 
     The model is described in `assets.extra`: model.json and labels.txt. A model without labels uses
     those of ImageNet-1k if it has 1000 classes, otherwise the classes' numbers.

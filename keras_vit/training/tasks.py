@@ -170,7 +170,10 @@ def task_of(
 
 
 class Normalise(keras.layers.Layer):
-    """RGB pixels 0 to 255 of any type to the model's input, float32: see `data.normalise`."""
+    """RGB pixels 0 to 255 of any type to the model's input, float32.
+
+    Like `preprocessing.normalise`, as a layer.
+    """
 
     def __init__(self, preprocessing: Preprocessing):
         super().__init__(name="normalise", dtype="float32", trainable=False)

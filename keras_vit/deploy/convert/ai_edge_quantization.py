@@ -40,7 +40,7 @@ def modified(
 
     Returns:
         The `ModelT` without its large constants, and these by the numbers of their buffers: see
-        `layout.laid_out`.
+        `file_layout.laid_out`.
     """
     if recipe is None:
         return unpacked(mapped(content))
