@@ -1,4 +1,8 @@
-"""Tables and warnings on the terminal."""
+"""Tables and warnings on the terminal.
+
+They are printed without rich: importing `rich.table` here would make `fit --help` slower by more
+than a tenth, and lines in a log file must be plain. In a file, rich fits tables to 80 columns.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,12 @@ The values that the backward pass holds are an estimate. They are multiples of t
 layer's arrays, and the factors were fitted to what XLA allocates on CPUs for small models; a device
 with fused attention needs less. For five other models, from ViT-Pico to BiT-R50x1, the estimate was
 0.81 to 1.03 of it.
+
+The memory is computed before training and not measured in the first step, because the number of
+parts that a batch is divided into must be known before that step: on a CPU, a step that does not
+fit ends the process. On a GPU, the stated memory of a step was 1.04 to 1.35 times JAX's peak for
+ViTs and a hybrid whose weights were all trained, and about twice the peak for ResNets
+(docs/evidence-training.md, "Estimates before training").
 """
 
 from __future__ import annotations
