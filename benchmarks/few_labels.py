@@ -41,8 +41,8 @@ def main() -> None:
     parser.add_argument("--data", default="cifar10", help="as of fit (default: cifar10)")
     parser.add_argument("--out", type=Path, default=Path("runs/few-labels"))
     parser.add_argument("--fractions", nargs="+", default=["0.01", "0.1"])
-    parser.add_argument("--seeds", default="3", help="trainings of each row (default: 3)")
-    parser.add_argument("--duration", default="600 steps", help="of each training with classes")
+    parser.add_argument("--seeds", default="3", help="runs of each row (default: 3)")
+    parser.add_argument("--duration", default="600 steps", help="of each run with classes")
     parser.add_argument("--pretraining", default="20 epochs", help="without classes")
     options = parser.parse_args()
     for start, (recipe, _) in STARTS.items():
@@ -98,7 +98,7 @@ def tune(start: str, options: Any) -> None:
 
 
 def is_done(out: Path) -> bool:
-    """Whether a training without classes has made all its steps."""
+    """Whether a run without classes has made all its steps."""
     if not (out / "spec.json").is_file():
         return False
     run = runs.open_run(out)

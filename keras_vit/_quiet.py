@@ -26,10 +26,10 @@ def quiet() -> Iterator[int]:
 
     While they start, TensorFlow (its issue 100442) and LiteRT ignore TF_CPP_MIN_LOG_LEVEL and
     write to the file descriptor directly. The descriptor belongs to the whole process, and messages
-    of other threads would be lost. It is therefore only redirected in a process that is a command
-    of ours, or in the only thread of a process: otherwise nothing is hidden. The first thread that
-    enters redirects it, and the last one that leaves restores it. If the body raises, the hidden
-    messages are printed.
+    of other threads would be lost. It is therefore only redirected in a process that is a
+    keras_vit command, or in the only thread of a process: otherwise nothing is hidden. The first
+    thread that enters redirects it, and the last one that leaves restores it. If the body raises,
+    the hidden messages are printed.
 
     Yields:
         A descriptor that still writes to the real standard error.
@@ -48,7 +48,7 @@ def quiet() -> Iterator[int]:
 
 
 def own_process() -> None:
-    """Says that this process is a command of ours, with no threads but ours."""
+    """Marks this process as a keras_vit command, in which no other code starts threads."""
     global _is_own_process
     _is_own_process = True
 

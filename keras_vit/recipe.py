@@ -80,7 +80,7 @@ class Recipe:
     """Channels of the model's input: 3, or 1 for grey pictures, to which colours are converted.
     Default: as for the weights, otherwise 3."""
     duration: str = "100 epochs"
-    """Length of the training: '100 epochs', '500 steps' or '1e6 examples'; '10 epochs, at least
+    """Length of the run: '100 epochs', '500 steps' or '1e6 examples'; '10 epochs, at least
     100 steps' is the longer of the two."""
     batch_size: int = _setting(64, _checks.positive_integer)
     """Number of images in a training step."""
@@ -96,7 +96,7 @@ class Recipe:
     end_learning_rate: float = _setting(0.0, _checks.not_negative)
     """The learning rate of the last step."""
     warmup: str = "5%"
-    """Length of the warmup: '100 steps', '1 epoch', or '5%' of the training."""
+    """Length of the warmup: '100 steps', '1 epoch', or '5%' of the run."""
     weight_decay: float | None = _setting(None, _checks.not_negative)
     """Weight decay, for kernels only; it is multiplied by the learning rate. Default: 0.05, none
     for sgd."""
@@ -254,7 +254,7 @@ class Preset:
     )
     """Whether the score is the source's, or was reached with this library."""
     cost: str = ""
-    """What the training costs."""
+    """What a run costs."""
     family: str = ""
     """The group in which it is listed."""
     learning_rates: tuple[float, ...] = ()

@@ -232,7 +232,7 @@ class Run:
 
     @property
     def may_weight_classes(self) -> bool:
-        """Whether another training could weight the classes: see `training.Recipe`."""
+        """Whether another run could weight the classes: see `training.Recipe`."""
         ways = (self.setting("class_weights", "none"), self.setting("sampling", "all"))
         return self.loss == "softmax" and "balanced" not in ways
 
@@ -262,7 +262,7 @@ class Run:
 
 
 class _SplitIds(Struct):
-    """split.json."""
+    """The content of split.json: which images train and which are held out."""
 
     train: Annotated[list[Text], Meta(min_length=1)]
     held_out: Annotated[list[Text], Meta(min_length=1)]

@@ -153,7 +153,7 @@ def kills() -> None:
 
 
 def resumes() -> None:
-    """Trainings that are killed and resumed end with the files of one that was not."""
+    """Runs that are killed and resumed end with the files of one that was not."""
     _python("tests/commands/kill_training.py", "--kills", "3", "--in-writes", "1")
     _soak_tests("resumes")
 
@@ -178,7 +178,7 @@ def notebooks() -> None:
 
 
 def devices() -> None:
-    """Trainings on several devices and in several processes, some of which fail, end alike."""
+    """Runs on several devices and in several processes, some of which fail, end alike."""
     _soak_tests("devices")
 
 

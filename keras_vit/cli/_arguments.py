@@ -33,7 +33,7 @@ from keras_vit.cli import COMMANDS
 _MORE = ("choices", "check", "positional", "help")  # what a field may say of itself
 _NAMES = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
 _NUMBERS = {int: "an integer", float: "a number"}
-# Names that other training programs use, and ours; the first one that the command has.
+# Options' names in other training programs, and here: the first one that the command has.
 _USUAL_NAMES = {
     "--lr": ("--learning-rates", "--learning-rate"),
     "--epochs": ("--duration",),

@@ -35,7 +35,7 @@ _FILE_ERRORS = (
 
 # The messages of these errors may name arguments of Python.
 _WITH_ARGUMENTS = (_errors.LostProcessError, _errors.RefusedError, _errors.UsageError)
-# Those of other mistakes are 2.
+# The exit code of other mistakes of the user is 2.
 _EXIT_CODES = {_errors.RefusedError: 3, _errors.LostProcessError: 1}
 _has_others = False  # whether other processes train with this one
 
@@ -242,6 +242,6 @@ def _message(error: Exception) -> str | None:
         name, extras = _errors.PACKAGES[error.name]
         return f"this command needs {name}: pip install 'keras_vit[{extras[0]}]'"
     if isinstance(error, _FILE_ERRORS) and path is not None:
-        # It may also be a bug, of which the traceback tells more.
+        # It may also be a bug: see the traceback.
         return f"{path}: {error.strerror} ({_arguments.TRACEBACK.flag} shows where)."
     return None

@@ -1,4 +1,8 @@
-"""The plan and the progress of training on the terminal, or in a file."""
+"""The plan and the progress of training on the terminal, or in a file.
+
+They are printed without rich: importing `rich.progress` here would add about a quarter to the time
+of `fit --help`, and lines in a log file must be plain.
+"""
 
 from __future__ import annotations
 
@@ -169,7 +173,7 @@ class ProgressPrinter:
         self._clock.start()
 
     def _end_clock(self) -> None:
-        """Ends the clock, when the first step is made or the training has ended before."""
+        """Ends the clock, when the first step is made or the run has ended before."""
         self._compiled.set()
         if self._clock is not None:
             self._clock.join()

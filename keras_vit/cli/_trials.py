@@ -24,8 +24,8 @@ from keras_vit.training.recipes import RECIPES, Recipe
 # How messages of `train` about an interruption end, and what starting the command again does.
 _ADVICE = {
     "; go on with resume=True": "to go on",
-    ", but no state; resume=True begins again": "to repeat this training",
-    "; resume=True begins again": "to repeat this training",
+    ", but no state; resume=True begins again": "to repeat this run",
+    "; resume=True begins again": "to repeat this run",
 }
 
 # TensorFlow's warning, for the functions that Keras makes, that a function is compiled again. Here
@@ -120,7 +120,7 @@ class TrialRunner:
         folder: has a folder for each run.
         arguments: the command's options, with `checkpoint_every`.
         preset: the name of the recipe.
-        results: those of the trials so far.
+        results: the results of the trials so far.
     """
 
     source: Any
@@ -250,7 +250,7 @@ def print_time_left(results: Sequence[Mapping[str, Any]], trials: Sequence[Any],
     Nothing is printed before one is finished, or if the next one only has to be read.
 
     Args:
-        results: those of the trials before.
+        results: the results of the trials before.
         trials: the next trial and those after it.
         out: the folder of the trials.
     """

@@ -140,9 +140,7 @@ def run(arguments: Arguments) -> None:
     print(f"\n{table(*evaluation.summary(results))}\n\n{_trials.time_taken(results)}\npage: {page}")
     best = _trials.best_of(dict(enumerate(results)))
     if best is None:
-        raise RefusedError(
-            "every training diverged; try a lower --learning-rate in another folder."
-        )
+        raise RefusedError("every run diverged; try a lower --learning-rate in another folder.")
     print_next("evaluate", "--run", out / "trials" / trials[best].name)
 
 

@@ -5,9 +5,9 @@ folder in the run: figures and a page to look at. --split test takes the test im
 declares instead.
 
 With --weights, a file or published weights are evaluated with their own preprocessing on --data,
-whose classes must be among theirs: 'imagenet2012' (the validation images), 'imagenet2012_real',
-'imagenet_v2', a folder, or another source of fit. Where an accuracy on ImageNet is published for
-the weights, it is printed too.
+whose classes must be among those of the weights: 'imagenet2012' (the validation images),
+'imagenet2012_real', 'imagenet_v2', a folder, or another source of fit. Where an accuracy on
+ImageNet is published for the weights, it is printed too.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _evaluate_weights(arguments: Arguments) -> None:
     source = _options.open_images(arguments.data)
     indices = _indices(source, arguments.split)
     if model.labels is None and not {*source.labels} <= {*imagenet2012_ids()}:
-        warn("the weights have no names of classes; the data's are taken to be theirs, in order.")
+        warn("the weights do not name their classes; the data's names are used, in order.")
     warn(_options.seen_warning(arguments.weights, source, indices))
     accuracy = evaluation.accuracy_on(
         model, source, indices, arguments.batch_size, report=CountPrinter()

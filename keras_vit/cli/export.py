@@ -56,10 +56,10 @@ class Arguments(MeasuringOptions, _PrecisionOptions, ModelOptions):
     )
     input: Literal["float32", "uint8"] | None = None
     """The file's input: preprocessed values, or RGB pixels of the right size. Default: what the
-    client needs, without one float32."""
+    client needs, or float32 if there is no client."""
     output: Literal["logits", "probabilities", "features"] | None = None
     """The file's output; features are the input of the head. Default: what the client needs,
-    without one logits."""
+    or logits if there is no client."""
     min_runtime: str | None = option(None, check=_check_runtime)
     """The oldest runtime that must run the files: a version of TFLite such as 2.16.1, or of LiteRT
     such as 'LiteRT 2.1'. Default: any."""
@@ -105,9 +105,9 @@ def run(arguments: Arguments) -> None:
     out = arguments.out or trained.folder / "export"
     if trained.source:
         print_skipped(trained.source)
-    how, classes = trained.preprocessing, count_of(answers_of(trained.labels))
+    preprocessing, classes = trained.preprocessing, count_of(answers_of(trained.labels))
     print(f"from      {trained.folder or arguments.weights}")
-    print(f"exporting {trained.name}, {how.height} x {how.width}, {classes}")
+    print(f"exporting {trained.name}, {preprocessing.height} x {preprocessing.width}, {classes}")
     # The options of this command alone have the names of the function's arguments.
     own = {name: getattr(arguments, name) for name in Arguments.__annotations__}
     bundles = deploy.export_bundles(

@@ -2,7 +2,7 @@
 
 A linear classifier is fitted in closed form to a few images of each class, as in the paper, for all
 --shots, --l2 and --seeds. The model comes from a run or from weights, the images from --data: they
-need not be those of the training. The nearest neighbours vote too. Features are kept in the folder
+need not be the training images. The nearest neighbours vote too. Features are kept in the folder
 --out, so that other --shots take seconds.
 """
 

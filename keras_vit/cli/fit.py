@@ -60,8 +60,8 @@ class Arguments:
     """Go on after the newest checkpoint of the run in --out, with its data, model and settings."""
     checkpoint_every: str | None = None
     """How often the whole state is saved: '5 minutes', '1 epoch', '500 steps'. Default: every 5
-    minutes; the states are removed when the training has ended. With this option or the next one
-    the last ones stay, to make the training longer."""
+    minutes; the states are removed when the run has ended. With this option or the next one the
+    last ones stay, to make the run longer."""
     keep_checkpoints: int | None = option(None, check=positive_integer)
     """Number of saved states to keep, the newest. Default: 2."""
     overwrite: bool = False
@@ -250,7 +250,7 @@ def _preview(arguments: Arguments, source: Any, out: Path, engine: Any, teacher:
     def begin(plan: Any, costs: Any) -> None:
         usual = PRESETS[arguments.recipe].weights
         if usual and arguments.weights is None and not arguments.resume:
-            print(f"weights: none given; needed for the training, such as --weights {usual}")
+            print(f"weights: none given; needed for training, such as --weights {usual}")
         print(previewed(plan, costs, arguments.settings, out))
         warn(plan.too_large, Arguments)
         if not plan.too_large:

@@ -214,7 +214,7 @@ def run(arguments: Arguments) -> None:
         print(f"not on this machine: {', '.join(missing)}")
     print(f"\n{_trials.time_taken(done)}\npage: {page}")
     if all("diverged" in each for each in results.values()):
-        raise RefusedError("every training diverged; try lower --learning-rates.")
+        raise RefusedError("every run diverged; try lower --learning-rates.")
 
 
 def _searched(arguments: Arguments) -> tuple[dict[str, str], dict[str, str]]:

@@ -401,7 +401,7 @@ def _record(stream: io.BufferedIOBase, file: Path) -> bytes:
 
 
 def _checked(stream: io.BufferedIOBase, size: int) -> bytes | None:
-    """The next bytes of a file, if the checksum after them is theirs."""
+    """The next bytes of a file, if the checksum after them is right."""
     import google_crc32c
 
     content, checksum = stream.read(size), stream.read(_CHECKSUM)

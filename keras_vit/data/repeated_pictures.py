@@ -43,7 +43,7 @@ def repeats_warning(source: Source) -> str | None:
 
 
 def repeats(train: Iterable[Path], others: Iterable[Path]) -> list[Path]:
-    """Those of `others` with the same bytes as a file of `train`.
+    """The files of `others` with the same bytes as a file of `train`.
 
     Few files are read as a whole: only those whose size and last bytes are those of a file in the
     other part.

@@ -64,10 +64,10 @@ def export_tflite(
             need ranges are refused.
         max_images: the largest number of images to compare.
         input: "float32", the input of the Keras model, or "uint8": RGB pixels, scaled in the file.
-            None is what the client needs, without one "float32".
+            None: what the client needs, or "float32" if there is no client.
         output: "logits", "probabilities" or "features". With other layers after a `keras_vit`
             model, the output of these layers; they are probabilities if the layers end in a
-            softmax or a sigmoid. None is what the client needs, without one "logits".
+            softmax or a sigmoid. None: what the client needs, or "logits" if there is no client.
         float_layers: names of `deploy.quantizable_layers` that stay in float.
         max_drop: points of accuracy that a quantised file may lose if labels are known; None for
             its precision's own limit, `Budget.drop`.

@@ -28,8 +28,9 @@ class Accuracy:
     Attributes:
         images: the number of images that were judged.
         unlabelled: the number of images that were left out because they have no class.
-        top1: the fraction whose most probable class is theirs, or one of theirs.
-        top5: the fraction of whose five most probable classes one is theirs.
+        top1: the fraction of images whose most probable class is correct, or is one of the correct
+            ones.
+        top5: the fraction of images with a correct class among the five most probable ones.
         classes: for each class its label, its number of images and of those that were recognised;
             empty if an image may have several classes.
     """
@@ -94,8 +95,9 @@ def class_places(
 
     Args:
         names: the names of the images' classes.
-        labels: those of the model's; None if its file has no names, which then are ImageNet-1k's
-            for 1,000 classes, and otherwise must be those of the images in their order.
+        labels: the names of the model's classes; None if its file has none. Then they are
+            ImageNet-1k's for 1,000 classes, and otherwise must be those of the images in their
+            order.
         num_classes: the number of the model's classes.
 
     Raises:

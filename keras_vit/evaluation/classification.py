@@ -22,7 +22,7 @@ class Mistake:
         path: the file of a folder of pictures; of other data the picture's id.
         label: its class or classes.
         prediction: the most probable class.
-        probability: that of the prediction.
+        probability: the probability of the prediction.
     """
 
     path: str
@@ -36,8 +36,8 @@ class ClassReport:
     """The results of a classifier on labelled images.
 
     Attributes:
-        accuracy: fraction of images that are classified correctly: whose most probable class is
-            theirs, or one of theirs.
+        accuracy: the fraction of images whose most probable class is correct, or is one of the
+            correct ones.
         classes: label, precision, recall, f1 and support of each class; a class that is never
             predicted has precision 0.
         macro: means of precision, recall and f1 over the classes.
@@ -134,7 +134,7 @@ def _by_class(
 
     def figures(name: str) -> dict[str, float]:
         keys = ("precision", "recall", "f1-score")  # scikit-learn's
-        return {ours: float(found[name][key]) for ours, key in zip(METRICS, keys, strict=True)}
+        return {metric: float(found[name][key]) for metric, key in zip(METRICS, keys, strict=True)}
 
     classes = [
         {"label": label, **figures(str(i)), "support": int(found[str(i)]["support"])}

@@ -99,7 +99,7 @@ def class_report(
 ) -> ClassReport:
     """The metrics of a model on the images `indices` of a source with the model's classes.
 
-    Those of a model of one logit are "not LABEL" and its label, see `data.as_answered`.
+    A model of one logit has two classes, "not LABEL" and its label: see `data.as_answered`.
     """
     return scored_report(*_scored(model, source, indices, batch_size), source.labels)
 

@@ -9,8 +9,8 @@ A rule says which delegates it is about:
   not at all. A test breaks every rule on a real one, the WebGPU backend of LiteRT 2.3.0: it refuses
   what these rules say, computes "padded" and "strided" wrongly, and takes all else with right
   results.
-- "LiteRT OpenCL": bugs that were reported for its OpenCL backend, which no machine of ours can run.
-  The WebGPU backend does not have them.
+- "LiteRT OpenCL": bugs that were reported for its OpenCL backend, which could not be run here. The
+  WebGPU backend does not have them.
 """
 
 from __future__ import annotations

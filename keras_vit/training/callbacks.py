@@ -97,7 +97,7 @@ class Progress:
 
     Attributes:
         step: number of steps that were made.
-        plan: the plan of the training.
+        plan: the plan of the run.
         images_per_second: speed since the first step, which is slower because it is compiled; None
             until it is known.
         seconds_left: an estimate, with evaluations after the second one; None until it is known.
@@ -201,9 +201,9 @@ class RunWriter(keras.callbacks.Callback):
         folder: the run folder.
         model: the model in the learner, whose weights are written.
         steps: the count of steps.
-        clock: returns the time of the training up to now.
+        clock: returns the time of the run up to now.
         batch_size: images in a step.
-        epochs: number of epochs before the training was resumed.
+        epochs: number of epochs before the run was resumed.
     """
 
     def __init__(
@@ -307,7 +307,7 @@ def _copy(variable: Any) -> Any:
         return value_of(variable)
     import jax.numpy
 
-    # All processes would compare an array of NumPy with theirs before they assign it.
+    # All processes would compare an array of NumPy with their own before they assign it.
     return jax.numpy.copy(variable.value)
 
 

@@ -2,7 +2,7 @@
 
 A checkpoint is an `.npz` of all variables of the learner and of its optimiser, which include the
 average of the weights and the state of random generators, in their order, of the step, which is
-also the position in the data, and of the time of the training so far. It is written in a thread,
+also the position in the data, and of the time of the run so far. It is written in a thread,
 and only complete files get their name.
 """
 
@@ -40,7 +40,7 @@ class Checkpoints:
         learner: a built and compiled learner with an optimiser.
         keep: number of newest checkpoints to keep.
         every: how often `maybe_save` writes one.
-        stay: whether they stay when the training has ended.
+        stay: whether they stay when the run has ended.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Checkpoints:
         self._last_call: float | None = None
 
     def seconds(self) -> float:
-        """The time of the training up to now, with that before it was resumed."""
+        """The time of the run up to now, with that before it was resumed."""
         return time.monotonic() - self._began
 
     def restore(self) -> int:

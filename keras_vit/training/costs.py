@@ -121,7 +121,7 @@ def free_memory(engine: Engine, held: int) -> int | None:
 
     Args:
         engine: the devices.
-        held: the bytes that the training has taken already on each device.
+        held: the bytes that the run has taken already on each device.
     """
     if engine.processes > 1 or engine.name == "tpu":
         return None
@@ -222,7 +222,7 @@ def _bytes(variables: Iterable[Any]) -> int:
 
 
 def _less_memory(recipe: Recipe, spec: Spec) -> list[dict[str, Any]]:
-    """Changes of a recipe that save memory, the one that changes the training least first."""
+    """Changes of a recipe that save memory, the one that changes the run least first."""
     changes: list[dict[str, Any]] = [{"accumulate": None}]
     if isinstance(spec, ViTSpec) and not (recipe.remat or LEGACY):
         changes.append({"accumulate": None, "remat": True})

@@ -47,7 +47,7 @@ def choose(
         strategy: a name in `STRATEGIES`.
         tpu: the name of a TPU.
         logical_devices: the number of parts that the CPU is split into.
-        recipe: the settings of the training; None if they are not known.
+        recipe: the settings of the run; None if they are not known.
 
     Raises:
         UsageError: there is no such strategy, the other arguments are for another one, or it runs

@@ -158,7 +158,7 @@ def open_engine(
             "auto", see `devices.choose`.
         tpu: the name of a TPU, for TensorFlow's resolver; "local" on a TPU VM.
         logical_devices: the number of devices that the CPU is split into, to try a strategy.
-        recipe: the settings of the training, if they are known: some need Keras 3.
+        recipe: the settings of the run, if they are known: some need Keras 3.
 
     Raises:
         UsageError: the strategy cannot train the recipe, it needs another flavour or backend of
@@ -188,7 +188,7 @@ def naming_lost_processes(engine: Engine) -> Iterator[None]:
         if engine.processes == 1 or not _is_lost(error):
             raise
         raise LostProcessError(
-            f"another of the {engine.processes} processes of this training ended; look for its "
+            f"another of the {engine.processes} processes of this run ended; look for its "
             "error, then start all of them again with resume=True, or from the start if there is "
             "no checkpoint."
         ) from error

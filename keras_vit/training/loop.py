@@ -29,7 +29,7 @@ class Loop:
     """The steps of a run, their evaluations, and what they write.
 
     Attributes:
-        ready: the training.
+        ready: the run, prepared.
         out: the run folder.
         checkpoints: its checkpoints.
         hooks: what is called.
@@ -147,7 +147,7 @@ class Loop:
         return first > 0 and self._ends_period(first) and not evaluated
 
     def _end_epoch(self, callbacks: list[Any]) -> None:
-        """Evaluates and writes the epoch that ended before the training was resumed."""
+        """Evaluates and writes the epoch that ended before the run was resumed."""
         epoch = -(-self.ready.plan.first_step // self.ready.plan.period) - 1
         logs: dict[str, float] = {}
         kinds = keras.callbacks
@@ -170,7 +170,7 @@ class HeldOut:
     filled with copies whose weight in every metric is 0. A process reads only its own rows.
 
     Args:
-        ready: the training; this class is used in the scope of its engine.
+        ready: the run, prepared; this class is used in the scope of its engine.
         callbacks: Keras' callbacks of the evaluation.
     """
 

@@ -91,8 +91,8 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         kind: "cosine", "linear" or "constant".
         peak: the learning rate after the warmup.
         end: the learning rate at the last step; unused if constant.
-        warmup_steps: length of the warmup, which is shorter than the training.
-        total_steps: length of the training.
+        warmup_steps: number of steps of the warmup, less than `total_steps`.
+        total_steps: number of steps of the run.
     """
 
     def __init__(self, kind: str, peak: float, end: float, warmup_steps: int, total_steps: int):
@@ -116,7 +116,7 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         return ops.minimum(1.0, step / self.warmup_steps) * rate
 
     def get_config(self):
-        """The arguments."""
+        """The constructor's arguments, with which Keras makes the same schedule again."""
         names = ("kind", "peak", "end", "warmup_steps", "total_steps")
         return {name: getattr(self, name) for name in names}
 

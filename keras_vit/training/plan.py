@@ -69,7 +69,7 @@ def plan_of(recipe: Recipe, model: Any, examples: int, held_out: int, devices: i
 
     Raises:
         UsageError: a duration cannot be read, or is less than one step; or the warmup is not
-            shorter than the training.
+            shorter than the run.
     """
     executed = recipe.steps_per_execution
     steps = steps_of(recipe, examples)

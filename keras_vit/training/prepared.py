@@ -125,7 +125,7 @@ class Saving:
             None for as often as before in a resumed run, and otherwise every five minutes. After
             Ctrl-C and SIGTERM it is saved too, as soon as the step ends; see `Hooks.stuck`.
         keep: the number of checkpoints to keep, the newest; None for two. If neither this nor
-            `checkpoint_every` is given, they are removed when the training has ended.
+            `checkpoint_every` is given, they are removed when the run has ended.
         tensorboard: also write TensorBoard's event files to tensorboard/ in the folder.
         preset: the name of the recipe, which the run keeps; None if it has none.
     """
@@ -209,7 +209,7 @@ def prepare(begun: Beginning, engine: Engine, task: Task | None = None) -> Prepa
     """Compiles the learner of a recipe, and chooses what the recipe leaves to this machine.
 
     Args:
-        begun: what the training begins with.
+        begun: what the run begins with.
         engine: the devices.
         task: what is learned; None for the recipe's.
 

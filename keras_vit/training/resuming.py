@@ -113,7 +113,7 @@ def check_resumable(
 
     Raises:
         UsageError: `out` is no run, or was trained with other settings, another model or other
-            initial weights, or with another flavour of Keras; or the training would become shorter.
+            initial weights, or with another flavour of Keras; or the run would become shorter.
     """
     run = runs.open_run(out)
     if model_name is not None:

@@ -1,4 +1,4 @@
-"""The training of a run: from a model, images and a recipe to a run folder, or to what it costs."""
+"""Training runs: from a model, images and a recipe to a run folder, or to what a run costs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def train(
         UsageError: settings contradict each other, the folder is not empty, another process writes
             to it, there is nothing to resume, the replicas do not divide the batch, or a step does
             not fit into the free memory.
-        LostProcessError: another process of this training ended.
+        LostProcessError: another process of this run ended.
         RefusedError: the loss is not finite; the run keeps its last finite weights.
         KeyboardInterrupt: Ctrl-C was pressed; the state has been saved.
         Terminated: SIGTERM was received; the state has been saved.
@@ -150,7 +150,7 @@ def dry_run(
         started: called with what is returned, but for the time, before the first step.
 
     Returns:
-        The plan of the training, and what a step costs.
+        The plan of the run, and what a step costs.
     """
     engine = engine or Engine()
     check_teacher(recipe, teacher)
@@ -242,7 +242,7 @@ def time_of(plan: Plan, learner: Any, batches: Any) -> float:
     """The seconds of a run, without the compilation of the first step.
 
     Args:
-        plan: the plan of the training.
+        plan: the plan of the run.
         learner: the model to train, which makes some steps.
         batches: the batches of `_MOST_TIMED` steps, the most that are timed.
     """

@@ -37,7 +37,7 @@ def check_recipe(recipe: Recipe, model: str | None = None) -> None:
     Raises:
         UsageError: the model is unknown, has no such setting, has no answer for each image, or its
             patches do not divide the image or cannot be masked; MAE's decoder cannot have its
-            sizes; a duration cannot be read; or the warmup is never shorter than the training.
+            sizes; a duration cannot be read; or the warmup is never shorter than the run.
     """
     if recipe.loss == "mae":
         check_decoder(recipe.decoder_dim, recipe.decoder_depth, recipe.decoder_heads)

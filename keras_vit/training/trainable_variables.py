@@ -18,7 +18,7 @@ _HEAD = "head"
 
 
 def adapt(model: ImageModel, recipe: Recipe) -> None:
-    """Prepares a model in place for the training of a recipe: `freeze`, `lora` and `remat`.
+    """Changes a model in place as a recipe says: `freeze`, `lora` and `remat`.
 
     LoRA (Hu et al. 2021, arXiv 2106.09685) is that of Keras: each kernel W of the blocks' Dense
     layers becomes W + A B, where A and B have `lora` columns and rows. Only they and the head are
@@ -31,7 +31,7 @@ def adapt(model: ImageModel, recipe: Recipe) -> None:
     check_adaptable(recipe)
     if _has_lora(model):
         raise UsageError(
-            "the model has LoRA's factors from an earlier training. Received: such a model; save "
+            "the model has LoRA's factors from an earlier run. Received: such a model; save "
             "its weights, which merges them, and load them into a new model."
         )
     if recipe.freeze == "body":
@@ -50,7 +50,7 @@ def restoring_trainable(*models: ImageModel | None) -> Iterator[None]:
     LoRA's layers stay as they are: Keras freezes their kernels for good.
     """
     models = [model for model in models if model is not None]
-    # A model before its layers, and they before theirs, because each sets those within it.
+    # A model before its layers, and a layer before its sublayers, because each sets its parts.
     layers = [(each, each.trainable) for model in models for _, each in each_layer(model)]
     variables = [] if LEGACY else [(v, v.trainable) for model in models for v in model.variables]
     try:

@@ -1,4 +1,4 @@
-"""The progress of a training: lines that fit a terminal, few lines in a file."""
+"""The progress of a run: lines that fit a terminal, few lines in a file."""
 
 import types
 

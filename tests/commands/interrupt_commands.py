@@ -1,9 +1,9 @@
 """Presses Ctrl-C at many moments: python tests/commands/interrupt_commands.py --run runs/demo
 
 Each command is started and interrupted early, after 0.04 s to 0.4 s, and then every --step seconds
-until --until; `photographs`, a training of S/16 compiled by XLA, at --random moments of its first
+until --until; `photographs`, a run of S/16 compiled by XLA, at --random moments of its first
 epoch. It must always print one line on standard error and exit with 130 within --within seconds,
-unless it has already ended; the line of a training must say what its folder holds. `resumed` is the
+unless it has already ended; the line of a run must say what its folder holds. `resumed` is the
 same training with the default interval of states, which goes on after each Ctrl-C and may not lose
 more than five minutes; it takes an hour or two, and is only run if it is named. Time that a virtual
 machine's host gives to others (steal, in /proc/stat) does not count. While Python itself starts
@@ -40,7 +40,7 @@ COMMANDS = {
     "photographs": (*SLOW, *OFTEN, "--out", "slow", "--overwrite"),
     "resumed": (*SLOW, "--duration", "2000 steps", "--out", "resumed"),
 }
-# What the trainings write.
+# What the runs write.
 TRAINED = {"fit": "fresh", "photographs": "slow"}
 # The lines of keras_vit/__init__.py that import what handles Ctrl-C.
 FIRST_IMPORTS = (
@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def resumed(folder: str, moments: list[float]) -> list[str]:
-    """The wrong answers of a training that is interrupted and goes on, again and again."""
+    """The wrong answers of a run that is interrupted and goes on, again and again."""
     wrong, lost, states = [], [], Path(folder, "resumed", "checkpoints")
     for seconds in moments:
         is_begun = states.parent.is_dir()

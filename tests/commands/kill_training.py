@@ -67,7 +67,7 @@ def main() -> None:
 def _killed_until_done(
     killer: kills.Killer, run: Path, moments: random.Random, *words: str
 ) -> list[int]:
-    """Starts and kills a training until it ends; returns the last step on the disk at each kill."""
+    """Starts and kills a run until it ends; returns the last step on the disk at each kill."""
     killed = []
     while True:
         newest = _newest(run)
@@ -86,7 +86,7 @@ def _killed_until_done(
 
 
 def _wait(run: Path, step: float, seconds: float, process: BaseProcess) -> None:
-    """Waits until a training has reached a step, and some seconds more, or has ended."""
+    """Waits until a run has reached a step, and some seconds more, or has ended."""
     while process.is_alive() and _newest(run) < step:
         time.sleep(0.01)
     process.join(seconds)

@@ -86,15 +86,15 @@ def test_a_model_that_diverges_is_named_and_the_others_are_trained(
     assert "lower the learning rate" in other["diverged"]
     assert tiny["steps"] == 11
     monkeypatch.setattr(trials, "train", None)
-    assert "every training diverged" in refused(*words, "ViT-Other_8", code=3)
+    assert "every run diverged" in refused(*words, "ViT-Other_8", code=3)
 
 
 @pytest.mark.parametrize(
     ("checkpoints", "metrics", "saved", "advice"),
     [
         ([7], [], "the state after 7 of 11 steps", "go on"),
-        ([], [{"step": 10}], "the weights after 10 of 11 steps", "repeat this training"),
-        ([], [], "only the initial weights", "repeat this training"),
+        ([], [{"step": 10}], "the weights after 10 of 11 steps", "repeat this run"),
+        ([], [], "only the initial weights", "repeat this run"),
     ],
 )
 def test_whatever_was_saved_the_same_command_goes_on(
@@ -313,7 +313,7 @@ def test_a_dry_run_needs_no_weights_but_says_that_training_does(
 ):
     words = ("--recipe", "finetune", "--data", image_folder, "--model", tiny_model, *QUICK)
     out, _ = done("train/fit.py", *words, "--dry-run")
-    line = "weights: none given; needed for the training, such as --weights augreg\n"
+    line = "weights: none given; needed for training, such as --weights augreg\n"
     assert line in out
     assert f"training ViT-Test_8, {parameter_count(VARIANTS[tiny_model], 2, 16):,} " in out
     keras_vit.save_weights(keras_vit.create_model(tiny_model, 2, 16), tmp_path / "start.npz")

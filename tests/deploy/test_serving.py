@@ -1,4 +1,4 @@
-"""A SavedModel for servers: what it says in a process that has TensorFlow and nothing of ours."""
+"""A SavedModel for servers: what it says in a process that has TensorFlow and not keras_vit."""
 
 import dataclasses
 import io
@@ -268,7 +268,9 @@ def heavier(resolved):
         ),
         (
             "read_valid_pictures",
-            lambda right, x, how: right(x, dataclasses.replace(how, interpolation="nearest")),
+            lambda right, x, preprocessing: right(
+                x, dataclasses.replace(preprocessing, interpolation="nearest")
+            ),
             "must equal Pillow's. Received: a difference of",
         ),
     ],

@@ -1,6 +1,6 @@
 """Engines: any number of devices and processes gives the losses of one device.
 
-The number of devices is set before they are used, so these trainings run in processes of their own.
+The number of devices is set before they are used, so these runs are in processes of their own.
 """
 
 import contextlib
@@ -200,7 +200,7 @@ def test_two_processes_that_lose_one_end_and_go_on_to_the_losses_of_one(
     wait_for_step_6(both, log)
     other.kill()
     assert chief.wait(timeout=60) == 1
-    assert "another of the 2 processes of this training ended" in log.read_text()
+    assert "another of the 2 processes of this run ended" in log.read_text()
     for each in both:
         each.communicate()
     assert_go_on(out, strategy, on_one_device(STRATEGIES[strategy]))
@@ -230,7 +230,7 @@ def test_two_processes_that_are_told_to_stop_save_and_go_on_to_the_losses_of_one
 @pytest.mark.parametrize(
     ("strategy", "message"),
     [
-        ("multiworker", "another of the 2 processes of this training ended"),
+        ("multiworker", "another of the 2 processes of this run ended"),
         ("jax", "heartbeat"),  # JAX ends its processes itself, with a message of its own
     ],
 )

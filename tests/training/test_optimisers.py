@@ -164,7 +164,7 @@ def rate(recipe, step):
 
 
 def trained(recipe, weights, batches):
-    """The losses, the weights and their average after a training in NumPy and float64."""
+    """The losses, the weights and their average after training in NumPy and float64."""
     names = list(weights)
     average = {name: np.zeros_like(weights[name]) for name in names}
     first, second, losses, norms = dict(average), dict(average), [], []

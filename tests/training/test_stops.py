@@ -1,4 +1,4 @@
-"""What is kept when a training stops: by Ctrl-C, a loss that is not finite, a deleted picture."""
+"""What is kept when a run stops: by Ctrl-C, a loss that is not finite, a deleted picture."""
 
 import contextlib
 import ctypes

@@ -105,7 +105,7 @@ def test_what_was_frozen_before_a_training_is_frozen_after_it(small_spec, frozen
 def test_a_model_with_lora_is_not_trained_again():
     model, _ = learner_of(dataclasses.replace(RECIPE, lora=2))
     for lora in (0, 2):
-        with pytest.raises(UsageError, match="has LoRA's factors from an earlier training"):
+        with pytest.raises(UsageError, match="has LoRA's factors from an earlier run"):
             adapt(model, dataclasses.replace(RECIPE, lora=lora))
 
 

@@ -137,7 +137,7 @@ class Tolerance(Struct):
 
 
 class Golden(Struct):
-    """golden.json."""
+    """The content of golden.json."""
 
     image: Array
     tensor: Array

@@ -2,7 +2,7 @@
 
 The exporter's rewrites change kernels: folding multiplies their rows with a LayerNorm's scale, and
 centring subtracts means. Zeros survive folding but not centring; quantised or clustered kernels
-survive neither. So scales are folded into the kernels before the training and stay 1, which makes
+survive neither. So scales are folded into the kernels before training and stay 1, which makes
 the later folding an identity. Centring is skipped, so each norm has to compute a mean.
 """
 

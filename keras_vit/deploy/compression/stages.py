@@ -133,7 +133,7 @@ class QuantizedDense(keras.layers.Wrapper):
 
     Args:
         dense: the layer; it has no activation.
-        bits: those of its kernel.
+        bits: the number of bits of its kernel.
         factor: a factor of its kernel and its outputs in the file.
         keep_zeros: whether zero weights stay zero.
         fixed: whether inputs and outputs are rounded over the whole range seen in training, as a

@@ -57,7 +57,7 @@ def resolve_parameters(spec: Spec, p: Parameters, grid: tuple[int, int]) -> None
     "attention/position_bias" (1, heads, tokens, tokens) in each block to the attention scores;
     those of a rotation become "rotation/turned" and "rotation/exchanged" (1, tokens, 1, head_dim).
     All learned tokens become "patch_encoder/class_token" (1, prefix, hidden_dim), and two
-    classifiers the "head" whose logits are the mean of theirs. The factors of LayerScale are
+    classifiers the "head" whose logits are the mean of their logits. The factors of LayerScale are
     multiplied into the Dense layers before them; without that, `centre` would not be exact.
     """
     if isinstance(spec, ResNetSpec):
