@@ -120,8 +120,8 @@ class Run:
         folder = source_folder(data)
         if folder is not None and not folder.is_dir():
             raise UsageError(
-                f"{data}, the folder with the pictures of {self.path}, is gone; name their current "
-                "folder with data=FOLDER."
+                f"expected the pictures of {self.path} in {data}, a folder that is not there; name "
+                "their current folder with data=FOLDER."
             )
         source = open_source(data)
         if source.labels != self.labels:
@@ -148,7 +148,8 @@ class Run:
         if missing:
             raise UsageError(
                 f"{source.locator}: {len(missing)} images of the run's split are missing or "
-                f"unreadable, the first is {missing[0]}; put them back or train again."
+                f"unreadable, the first is {missing[0]}; put them back or train again. On other "
+                "pictures its weights.npz is evaluated: docs/guide-own-pictures.md, step 4."
             )
         return Split(*(np.array([index[i] for i in part], int) for part in parts), ids.rule)
 

@@ -168,8 +168,8 @@ class WeightsOptions(RunOptions):
     """Instead of a run: a file of weights in any layout, a URL, or, with --model, a published name
     such as augreg."""
     model: str | None = option(None, check=check_model)
-    """The model that --weights are for, such as ViT_B16; an unknown name lists all. Default: the
-    model that the file holds."""
+    """The model that --weights are for, such as ViT_B16; --model all lists every name. Default:
+    the model that the file holds."""
 
     def __post_init__(self):
         if self.weights is None and self.model is not None:

@@ -41,8 +41,7 @@ class Arguments:
     data set of TensorFlow Datasets), 'vtab:TASK' (one of VTAB-1k, from such a data set),
     'tfrecords:FOLDER', 'unlabelled:FOLDER' (without classes, for recipes such as mae)."""
     model: str = option(PRESETS["scratch"].model, check=check_model)
-    """The model to train, such as ViT_S16 or BiT_R50x1; the error for an unknown name, such as
-    --model all, lists every name."""
+    """The model to train, such as ViT_S16 or BiT_R50x1; --model all lists every name."""
     out: Path | None = None
     """The run folder; default: runs/ and the name of the data."""
     recipe: str = "scratch"

@@ -40,8 +40,8 @@ class Arguments:
     """Instead of a run: a file of weights in any layout, a URL, or, with --model, a published name
     such as augreg."""
     model: str | None = option(None, check=_options.check_model)
-    """The model that --weights are for, such as ViT_B16; an unknown name lists all. Default: the
-    model that the file holds."""
+    """The model that --weights are for, such as ViT_B16; --model all lists every name. Default:
+    the model that the file holds."""
     top_k: int = option(5, check=_checks.positive_integer)
     """How many classes of each picture are printed."""
     json: bool = False

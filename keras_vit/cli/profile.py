@@ -26,7 +26,7 @@ class Arguments:
     """Options of the command."""
 
     model: str = option("ViT_B16", check=check_model)
-    """A model, such as ViT_S16 or BiT_R50x1; an unknown name lists all."""
+    """A model, such as ViT_S16 or BiT_R50x1; the name all lists them."""
     run: Path | None = None
     """Instead of a model: a run folder."""
     image_size: int | tuple[int, int] | None = option(None, check=_checks.positive_integer)

@@ -32,8 +32,7 @@ class Arguments(_trials.TrialArguments):
     """Options of the command."""
 
     model: str = option(PRESETS["scratch"].model, check=check_model)
-    """The model to train, such as ViT_S16 or BiT_R50x1; the error for an unknown name, such as
-    --model all, lists every name."""
+    """The model to train, such as ViT_S16 or BiT_R50x1; --model all lists every name."""
     learning_rates: tuple[float, ...] = option((), check=check_positive)
     """The learning rates to try. Default: those of the recipe's source, or 0.3, 1 and 3 times the
     recipe's."""

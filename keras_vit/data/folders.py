@@ -190,7 +190,7 @@ def check_classes(listing: Listing) -> None:
         for file in listing.skipped:
             reasons[file.label][file.reason] += 1
         names = [_with_reasons(label, reasons[label]) for label in empty]
-        faults.append(f"no readable picture in {listed(names)}, add pictures or remove the folder")
+        faults.append(f"no readable picture in {listed(names)} (add pictures or remove the folder)")
         others = [str(file) for file in listing.skipped if file.label not in empty]
         if others:
             faults.append(f"skipped too: {listed(others)}")

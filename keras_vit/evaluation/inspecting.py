@@ -75,14 +75,15 @@ def inspect_model(
         report: is called with the number of `images` that are done.
 
     Raises:
-        UsageError: `model` is another object, there is no such block, or a picture cannot be read.
+        UsageError: `model` is another object, there is no such block, as in every ResNet, or a
+            picture cannot be read.
     """
     keras_vit_model(model)
     reads_pictures(model)
     parts, is_resnet = learned_weights(model), isinstance(model.spec, ResNetSpec)
     shown = [] if pictures is None else list(rgb_images(pictures))
     seen = _seen(shown, model) if shown else None
-    block = None if is_resnet else _checked(block, model.spec.depth)
+    block = _checked(block, 0 if is_resnet else model.spec.depth)
     if shown:
         parts |= _convolved(model, seen) if is_resnet else _attention(model, seen, block)
         parts |= _logits(model, seen)
@@ -94,7 +95,8 @@ def inspect_model(
 
 def _checked(block: int | None, depth: int) -> int:
     if block is not None and positive_integer("block", block) > depth:
-        raise UsageError(f"block must be from 1 to {depth}, as the model has. Received: {block}.")
+        blocks = f"must be from 1 to {depth}, as the model has" if depth else "is only for a ViT"
+        raise UsageError(f"block {blocks}. Received: {block}.")
     return block or depth
 
 

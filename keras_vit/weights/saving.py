@@ -164,8 +164,9 @@ def _family(model: Any, layout: str) -> tuple[str, str]:
     if not known or spec.layer_norm_eps > 1e-6:
         raise UsageError(
             f"timm's ViT has learned positions or none, pooling {', '.join(TIMM_POOLINGS)} and a "
-            "LayerNorm epsilon of 1e-6, so its outputs would differ; save a .npz in the official "
-            "layout."
+            "LayerNorm epsilon of 1e-6, so its outputs would differ. Received: position_embedding="
+            f"{spec.position_embedding!r}, pooling={spec.pooling!r}, layer_norm_eps="
+            f"{spec.layer_norm_eps:g}; save a .npz in the official layout."
         )
     return ("timm-stem" if spec.stem and not spec.stem.stages else "timm"), ""
 

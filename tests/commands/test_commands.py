@@ -162,7 +162,7 @@ def test_pictures_that_moved_are_named_and_found_again(
     done("train/fit.py", "--data", image_folder, "--model", tiny_model, "--out", "run", *QUICK)
     moved = image_folder.rename(tmp_path / "moved")
     line = refused("train/evaluate.py", "--run", "run")
-    assert "is gone; name their current folder with --data=FOLDER." in line
+    assert "a folder that is not there; name their current folder with --data=FOLDER." in line
     arguments = ("--run", "run", "--data", moved)
     done("train/evaluate.py", *arguments)
     shutil.copytree(moved / "red", moved / "aaa")

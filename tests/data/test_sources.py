@@ -225,7 +225,7 @@ def test_all_problems_of_the_classes_are_listed_at_once(image_folder, refused, m
     for i in range(3):
         (image_folder / "phone" / f"{i}.jpg").write_bytes(b"\0\0\0\x18ftypheic")
     fault = "control characters or bytes that are not UTF-8 in the name of 'two\\nlines'; no "
-    fault += "readable picture in a, b, c and 3 more, add pictures or remove the folder."
+    fault += "readable picture in a, b, c and 3 more (add pictures or remove the folder)."
     refused(image_folder, f"^{re.escape(f'{image_folder}: {fault}')}$")
     for name in "abc":
         (image_folder / name).rmdir()
@@ -285,7 +285,7 @@ def test_skipped_files_are_listed_once(image_folder, refused, capsys):
     assert printed() == "skipped 2 files, as before\n"
     # A class without pictures is said together with them.
     (image_folder / "green").mkdir()
-    refused(image_folder, r"in green, add .*; skipped too: blue/broken\.jpg: empty")
+    refused(image_folder, r"in green \(add .*; skipped too: blue/broken\.jpg: empty")
     (image_folder / "green").rmdir()
     (image_folder / "blue" / "empty.jpg").unlink()
     assert printed() == "skipped blue/broken.jpg: empty file\n"

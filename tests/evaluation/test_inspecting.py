@@ -136,6 +136,8 @@ def test_a_block_that_the_model_does_not_have_is_refused(photos):
     model = built("token")
     with pytest.raises(UsageError, match=r"block must be from 1 to 2, as the model has. Received"):
         evaluation.inspect_model(model, photos, block=3)
+    with pytest.raises(UsageError, match="block is only for a ViT. Received: 1"):
+        evaluation.inspect_model(keras_vit.BiT(keras_vit.ResNetSpec((1,)), 4, 32), photos, block=1)
     with pytest.raises(UsageError, match=r"expected a keras_vit.ViT or keras_vit.BiT"):
         evaluation.inspect_model("model", photos)
     with pytest.raises(UsageError, match=r"expected an image or more for the attention distance"):
