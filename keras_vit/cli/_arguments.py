@@ -172,16 +172,22 @@ def _documents(kind: type) -> dict[str, str]:
     """The docstring below each field of `kind`, including inherited fields."""
     documents = {}
     for each in filter(dataclasses.is_dataclass, reversed(kind.__mro__)):
-        try:
-            source = inspect.getsource(each)
-        except OSError:  # an installation without sources has options without descriptions
-            continue
-        body = ast.parse(textwrap.dedent(source)).body[0].body
-        for field, text in itertools.pairwise(body):
+        for field, text in itertools.pairwise(_classes(each.__module__).get(each.__name__, [])):
             is_text = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
             if isinstance(field, ast.AnnAssign) and is_text:
                 documents[field.target.id] = " ".join(text.value.value.split())
     return documents
+
+
+@functools.cache
+def _classes(module: str) -> dict[str, list[ast.stmt]]:
+    """What is in each class of a module."""
+    try:
+        source = inspect.getsource(import_module(module))
+    except OSError:  # an installation without sources has options without descriptions
+        return {}
+    nodes = ast.parse(source).body
+    return {node.name: node.body for node in nodes if isinstance(node, ast.ClassDef)}
 
 
 def read(
