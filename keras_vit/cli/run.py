@@ -28,7 +28,7 @@ class Arguments:
     pictures: tuple[Path, ...] = option((), positional="PICTURE")
     """Picture files, and folders of them."""
     bundle: Path | None = None
-    """An exported folder, such as runs/demo/export/int8."""
+    """An exported folder, such as runs/demo/export/int8; must be given."""
     verify: bool = False
     """Run the golden check; exits with 3 if a difference is too large."""
     top_k: int = option(5, check=_checks.positive_integer)
