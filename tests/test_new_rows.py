@@ -139,12 +139,13 @@ def test_a_rewrite_is_applied_and_can_be_chosen_alone(monkeypatch, toy):
     assert applied == [TOY, TOY]
 
 
-def test_a_command_is_listed_and_run(monkeypatch, capsys):
-    @dataclasses.dataclass(frozen=True)
-    class Arguments:
-        times: int = 1
-        """How often."""
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    times: int = 1
+    """How often."""
 
+
+def test_a_command_is_listed_and_run(monkeypatch, capsys):
     module = types.ModuleType("keras_vit.cli.greet", "Greets.\n")
     module.Arguments, module.run = Arguments, lambda arguments: print("hello " * arguments.times)
     monkeypatch.setitem(sys.modules, "keras_vit.cli.greet", module)
