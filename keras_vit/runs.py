@@ -148,8 +148,8 @@ class Run:
         if missing:
             raise UsageError(
                 f"{source.locator}: {len(missing)} images of the run's split are missing or "
-                f"unreadable, the first is {missing[0]}; put them back or train again. On other "
-                "pictures its weights.npz is evaluated: docs/guide-own-pictures.md, step 4."
+                f"unreadable, the first is {missing[0]}; put them back or train again. For other "
+                f"pictures: keras-vit evaluate --weights {self.path / 'weights.npz'} --data FOLDER."
             )
         return Split(*(np.array([index[i] for i in part], int) for part in parts), ids.rule)
 
