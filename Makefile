@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DEMO := runs/demo
 
-.PHONY: help demo test check soak docs docs-test fuzz apk android-test android-setup web-test web-setup \
+.PHONY: help demo test check soak docs docs-test fuzz apk libraries android-test android-setup web-test web-setup \
 	lint format lock clean
 .DEFAULT_GOAL := help
 
@@ -51,6 +51,9 @@ docs-test: docs ## open every page of them in Chromium, as wide as a phone and a
 # The app needs no virtual environment: these call Maven and the standard library of Python.
 apk: ## build the Android app from the command line: android_demo/build/keras-vit-demo.apk and .aab
 	$(PYTHON) android_demo/tools/build_apk.py
+
+libraries: ## publish the libraries for apps and the JVM to Maven's local repository
+	$(PYTHON) android_demo/tools/publish.py
 
 android-test: ## the tests of the Android app, and its APK
 	$(PYTHON) android_demo/tools/test_app.py

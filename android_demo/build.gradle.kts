@@ -1,5 +1,11 @@
 plugins {
     alias(libs.plugins.android.application) apply false
-    // Also the version of the Kotlin that the Android plugin has built in.
+    alias(libs.plugins.android.library) apply false
+    // Also the version of the Kotlin that the Android plugins have built in.
     alias(libs.plugins.kotlin.jvm) apply false
+}
+
+subprojects {
+    group = "dev.kerasvit"
+    version = rootProject.libs.versions.versionName.get()
 }

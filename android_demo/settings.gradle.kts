@@ -17,4 +17,4 @@ dependencyResolutionManagement {
 }
 
 rootProject.name = "keras-vit-demo"
-include(":core", ":delegate", ":jvm-engine", ":app")
+include(":engine-api", ":core", ":delegate", ":engine-jvm", ":testing", ":keras-vit-android", ":app")

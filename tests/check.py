@@ -202,6 +202,11 @@ def dex() -> None:
     _app_tests("dex")
 
 
+def libraries() -> None:
+    """A program outside the repository runs on the libraries that it publishes."""
+    _app_tests("libraries")
+
+
 def runtimes() -> None:
     """Older TFLite runtimes run the demo's files. These runtimes need Python 3.11 or older."""
     if sys.version_info >= (3, 12):
@@ -217,7 +222,7 @@ SOAKS = {
     soak.__name__: soak
     for soak in (
         kills, interrupts, resumes, fuzz, devices, trainings, compression, benchmarks, runtimes,
-        notebooks, forms, dex,
+        notebooks, forms, dex, libraries,
     )
 }  # fmt: skip
 _DEFAULT = ", ".join(CHECKS)

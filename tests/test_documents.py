@@ -140,6 +140,22 @@ def test_links_lead_to_files(page):
     assert not [link for link in links if not ((ROOT / page).parent / link).exists()]
 
 
+def test_kotlin_in_the_documents_is_compiled():
+    demo = ROOT / "android_demo"
+    sources = [
+        demo / "app/src/test/kotlin/dev/kerasvit/demo/OwnApp.kt",
+        demo / "samples/jvm/src/main/kotlin/Classify.kt",
+    ]
+    compiled = "".join(map(_without_indents, (path.read_text() for path in sources)))
+    shown = re.findall(r"```kotlin\n(.*?)```", (ROOT / "docs/own-app.md").read_text(), re.DOTALL)
+    assert len(shown) == 4
+    assert not [block for block in shown if _without_indents(block) not in compiled]
+
+
+def _without_indents(text):
+    return "".join(f"{line.strip()}\n" for line in text.splitlines())
+
+
 def test_notebooks_are_stored_without_outputs():
     for path in (ROOT / "examples").glob("*.ipynb"):
         for cell in json.loads(path.read_text())["cells"]:

@@ -38,13 +38,11 @@ android {
 }
 
 dependencies {
-    implementation(project(":core"))
-    implementation(project(":delegate"))
-    implementation(variantOf(libs.jna) { artifactType("aar") })
-    implementation(libs.litert)
-    implementation(libs.litert.gpu)
-    implementation(libs.litert.gpu.api)
-    testImplementation(project(":jvm-engine"))
+    implementation(project(":keras-vit-android"))
+    testImplementation(project(":engine-jvm"))
+    testImplementation(project(":testing"))
+    testImplementation(libs.camera.core)
+    testImplementation(libs.kotlinx.coroutines)
     testImplementation(libs.junit4)
     testImplementation(libs.kotlin.test)
     testImplementation(libs.mockito)

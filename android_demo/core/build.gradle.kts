@@ -2,9 +2,12 @@ import org.jetbrains.kotlin.gradle.dsl.JvmTarget
 
 plugins {
     alias(libs.plugins.kotlin.jvm)
+    `java-library`
+    `maven-publish`
 }
 
 java {
+    withSourcesJar()
     sourceCompatibility = JavaVersion.VERSION_1_8
     targetCompatibility = JavaVersion.VERSION_1_8
 }
@@ -18,6 +21,7 @@ kotlin {
 }
 
 dependencies {
+    api(project(":engine-api"))
     implementation(libs.kotlinx.serialization.json)
     testImplementation(platform(libs.junit.bom))
     testImplementation(libs.junit.jupiter)
@@ -27,4 +31,11 @@ dependencies {
 
 tasks.test {
     useJUnitPlatform()
+}
+
+publishing {
+    publications.create<MavenPublication>("library") {
+        artifactId = "keras-vit-core"
+        from(components["java"])
+    }
 }

@@ -2,9 +2,12 @@ import org.jetbrains.kotlin.gradle.dsl.JvmTarget
 
 plugins {
     alias(libs.plugins.kotlin.jvm)
+    `java-library`
+    `maven-publish`
 }
 
 java {
+    withSourcesJar()
     sourceCompatibility = JavaVersion.VERSION_1_8
     targetCompatibility = JavaVersion.VERSION_1_8
 }
@@ -18,7 +21,14 @@ kotlin {
 }
 
 dependencies {
-    implementation(project(":core"))
+    api(project(":engine-api"))
     // The app has JNA as an AAR, with native libraries for Android.
     compileOnly(libs.jna)
+}
+
+publishing {
+    publications.create<MavenPublication>("library") {
+        artifactId = "keras-vit-delegate"
+        from(components["java"])
+    }
 }

@@ -13,7 +13,12 @@ from freshness import Step
 from project import APP_TARGET, BUILD, ROOT, RUNTIME_JARS, properties
 
 DEX = BUILD / "dex"
-RULES = (ROOT / "tools/platform.pro", ROOT / "app/proguard-rules.pro", resources.RULES)
+RULES = (
+    ROOT / "tools/platform.pro",
+    ROOT / "keras-vit-android/consumer-rules.pro",
+    ROOT / "app/proguard-rules.pro",
+    resources.RULES,
+)
 
 
 def shipped_dex() -> list[Path]:

@@ -40,7 +40,7 @@ from keras_vit.tflite.runner import as_input
 
 _DEMO = Path(__file__).parents[1]
 _CORE = _DEMO / "core/src/test/resources/fixtures"
-_ENGINE = _DEMO / "jvm-engine/src/main/resources/fixtures"
+_DIGITS = _DEMO / "testing/src/main/resources/fixtures"
 _APP = _DEMO / "app/src/test/resources/fixtures"
 _ASSETS = _DEMO / "app/src/main/assets"
 _BUNDLES = ("digits-int8", "digits-float16")
@@ -397,7 +397,7 @@ MAKERS = {
     _CORE / "scores.json": _scores,
     _CORE / "percentiles.json": _percentiles,
 }
-DIGITS = _ENGINE / "digits.json"
+DIGITS = _DIGITS / "digits.json"
 SAMPLES = _APP / "samples.json"
 CUMULATIVE_SUM = _APP / "cumulative_sum.tflite"
 # Named after its precision.

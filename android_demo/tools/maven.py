@@ -14,11 +14,18 @@ from results import Result, read_reports
 # What the APK's classes are made of. A bundle in the assets is no reason to compile.
 _SOURCES = (
     "pom.xml",
+    "library.pom.xml",
+    "engine-api/pom.xml",
+    "engine-api/src/main",
     "core/pom.xml",
     "core/src/main",
     "delegate/pom.xml",
     "delegate/src",
     "tflite/pom.xml",
+    "camera-stubs/pom.xml",
+    "camera-stubs/src",
+    "keras-vit-android/pom.xml",
+    "keras-vit-android/src/main",
     "app/pom.xml",
     "app/src/main/AndroidManifest.xml",
     "app/src/main/kotlin",
@@ -29,8 +36,9 @@ _SOURCES = (
 # The kinds of tests, and where Maven reports them.
 _CORE, _SCREENS = "core: JUnit on pure Kotlin", "app: Robolectric, the app's screens"
 _REPORTS = {
+    "engine-api: JUnit on pure Kotlin": "engine-api/target/surefire-reports",
     _CORE: "core/target/surefire-reports",
-    "jvm-engine: a real interpreter on the JVM": "jvm-engine/target/surefire-reports",
+    "engine-jvm: a real interpreter on the JVM": "engine-jvm/target/surefire-reports",
     _SCREENS: "app/target/surefire-reports",
     "app: its engines with the APK's runtime": "app/target/surefire-reports-runtime",
 }
@@ -64,7 +72,7 @@ def _module(line: str) -> str:
 
 def test_core() -> Result:
     """Compiles core and runs its tests; ends the program if one fails."""
-    return _tested([_CORE], "test", "--projects", "core")[0]
+    return _tested([_CORE], "test", "--projects", "core", "--also-make")[0]
 
 
 def test_modules() -> list[Result]:

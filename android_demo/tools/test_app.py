@@ -1,7 +1,8 @@
-"""The tests of the app: python3 android_demo/tools/test_app.py [forms | dex]
+"""The tests of the app: python3 android_demo/tools/test_app.py [forms | dex | libraries]
 
 Maven's tests, the APK's checks and the tools' own. `forms` are the tests of every screen in every
-form, `dex` core's tests against the dex: `make soak` runs these.
+form, `dex` core's tests against the dex, `libraries` a program of its own that uses the published
+libraries: `make soak` runs these.
 """
 
 import argparse
@@ -12,28 +13,30 @@ from pathlib import Path
 
 import build_apk
 import dex_tests
+import library_tests
 import maven
 from commands import fail, require
 from packages import PACKAGES
 from project import DIGITS, assets
 from results import Result
 
+SOAKS = {
+    "forms": maven.test_forms,
+    "dex": dex_tests.test_dex,
+    "libraries": library_tests.test_libraries,
+}
+
 
 def main() -> int:
     """Runs them, then prints how many tests of each kind passed. Returns the exit code."""
     parser = argparse.ArgumentParser(description="The tests of the app.")
-    parser.add_argument("soak", nargs="?", choices=["forms", "dex"], help="instead of the others")
+    parser.add_argument("soak", nargs="?", choices=list(SOAKS), help="instead of the others")
     soak = parser.parse_args().soak
     require(*PACKAGES)
     if assets() != DIGITS:
         fail(f"the tests need the digits in the app; move {assets()} away, which has your models.")
     begun = time.monotonic()
-    if soak == "forms":
-        results = [maven.test_forms()]
-    elif soak == "dex":
-        results = [dex_tests.test_dex()]
-    else:
-        results = _test_all()
+    results = [SOAKS[soak]()] if soak else _test_all()
     _title(f"passed, in {(time.monotonic() - begun) / 60:.1f} minutes")
     for result in results:
         print(result)

@@ -68,6 +68,7 @@ NOT_RUN = {
     "make demo": "a check of its own, in tests/check.py",
     "make test": "it runs the tests",
     "make apk": "`make android-test` builds the app, with Maven",
+    "make libraries": "`test_app.py libraries` publishes them, with Maven",
     "make android-setup": "it installs Debian packages",
     "adb": "needs a phone",
     "pip install": "tests/commands/check_wheel.py installs the package",

@@ -6,9 +6,8 @@ import android.os.Handler
 import android.os.HandlerThread
 import android.os.Looper
 import android.os.Process
+import dev.kerasvit.android.LiteRtEngines
 import dev.kerasvit.core.Clock
-import dev.kerasvit.core.EngineFactory
-import dev.kerasvit.demo.engine.LiteRtEngines
 import dev.kerasvit.demo.source.AssetBundles
 import dev.kerasvit.demo.source.Bundles
 import dev.kerasvit.demo.source.Cameras
@@ -17,6 +16,7 @@ import dev.kerasvit.demo.state.Settings
 import dev.kerasvit.demo.state.Store
 import dev.kerasvit.demo.state.UiState
 import dev.kerasvit.demo.work.Workshop
+import dev.kerasvit.engine.EngineFactory
 import java.util.concurrent.Executor
 
 /** Holds what outlives the activity: the worker thread, the cameras and the [Store]. */

@@ -1,11 +1,11 @@
 package dev.kerasvit.demo
 
 import android.os.Bundle
-import dev.kerasvit.core.Backend
 import dev.kerasvit.demo.state.Facing
 import dev.kerasvit.demo.state.Screen
 import dev.kerasvit.demo.state.Settings
 import dev.kerasvit.demo.state.Source
+import dev.kerasvit.engine.Backend
 
 /** Writes settings where the system keeps them when it ends the process. */
 internal fun Settings.save(out: Bundle) {

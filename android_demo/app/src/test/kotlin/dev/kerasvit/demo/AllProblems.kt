@@ -1,9 +1,9 @@
 package dev.kerasvit.demo
 
-import dev.kerasvit.core.Backend
 import dev.kerasvit.core.BundleProblem
-import dev.kerasvit.core.EngineFailure
 import dev.kerasvit.demo.state.Problem
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.EngineFailure
 
 /** One of each kind. */
 val allProblems: List<Problem> = listOf(

@@ -1,9 +1,9 @@
 package dev.kerasvit.demo
 
-import dev.kerasvit.core.EngineFailure
-import dev.kerasvit.demo.engine.LiteRtEngines
+import dev.kerasvit.android.LiteRtEngines
 import dev.kerasvit.demo.state.Problem
 import dev.kerasvit.demo.state.Result
+import dev.kerasvit.engine.EngineFailure
 import java.io.File
 import kotlin.test.assertEquals
 import kotlin.test.assertIs

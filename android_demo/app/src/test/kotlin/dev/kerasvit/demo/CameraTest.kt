@@ -18,8 +18,8 @@ import dev.kerasvit.demo.state.Problem
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Source
 import dev.kerasvit.demo.work.Frames
-import dev.kerasvit.jvm.SMALLEST_OBJECT
-import dev.kerasvit.jvm.allocatedBy
+import dev.kerasvit.testing.SMALLEST_OBJECT
+import dev.kerasvit.testing.allocatedBy
 import java.io.File
 import java.nio.BufferUnderflowException
 import java.util.concurrent.CountDownLatch
@@ -432,7 +432,7 @@ class CameraTest {
     }
 
     private fun send(level: (x: Int, y: Int) -> Int) {
-        FakeImageReader.newest.send(cameraFrame(640, 480, level))
+        FakeImageReader.newest.send(cameraFrame(640, 480, level = level))
         settle()
     }
 

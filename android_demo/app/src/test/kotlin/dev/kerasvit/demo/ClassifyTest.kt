@@ -10,12 +10,12 @@ import android.view.View
 import android.view.accessibility.AccessibilityEvent
 import android.view.accessibility.AccessibilityManager
 import android.widget.SeekBar
-import dev.kerasvit.core.Backend
 import dev.kerasvit.demo.source.BitmapPreview
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Screen
 import dev.kerasvit.demo.state.Source
+import dev.kerasvit.engine.Backend
 import java.io.File
 import kotlin.io.path.createTempDirectory
 import kotlin.test.assertEquals

@@ -1,5 +1,6 @@
 package dev.kerasvit.demo
 
+import android.graphics.ImageFormat
 import android.graphics.SurfaceTexture
 import android.media.Image
 import android.media.ImageReader
@@ -73,25 +74,34 @@ class FakeImageReader {
     }
 }
 
-/** A grey frame in YUV_420_888, with rows longer than the picture and interleaved colours. */
-fun cameraFrame(width: Int, height: Int, level: (x: Int, y: Int) -> Int): Image {
+/** A frame in YUV_420_888, grey but for [u] and [v], with rows longer than the picture. */
+fun cameraFrame(
+    width: Int,
+    height: Int,
+    u: Int = 128,
+    v: Int = 128,
+    level: (x: Int, y: Int) -> Int,
+): Image {
     val rowStride = width + 16
     val luma = ByteBuffer.allocateDirect(rowStride * height)
     for (y in 0 until height) {
         for (x in 0 until width) luma.put(y * rowStride + x, level(x, y).toByte())
     }
-    val colours = ByteBuffer.allocateDirect(rowStride * height / 2)
-    for (i in 0 until colours.capacity()) colours.put(i, 128.toByte())
-    val planes = arrayOf(
-        plane(luma, rowStride, 1),
-        plane(colours, rowStride, 2),
-        plane(colours.duplicate(), rowStride, 2),
-    )
+    val planes = arrayOf(plane(luma, rowStride, 1), colours(u, width, height), colours(v, width, height))
     val image = mock(Image::class.java)
+    `when`(image.format).thenReturn(ImageFormat.YUV_420_888)
     `when`(image.width).thenReturn(width)
     `when`(image.height).thenReturn(height)
     `when`(image.planes).thenReturn(planes)
     return image
+}
+
+// Interleaved with the other colour, as most phones have it.
+private fun colours(value: Int, width: Int, height: Int): Image.Plane {
+    val rowStride = width + 16
+    val plane = ByteBuffer.allocateDirect(rowStride * height / 2)
+    for (i in 0 until plane.capacity() step 2) plane.put(i, value.toByte())
+    return plane(plane, rowStride, 2)
 }
 
 private fun plane(buffer: ByteBuffer, rowStride: Int, pixelStride: Int): Image.Plane {

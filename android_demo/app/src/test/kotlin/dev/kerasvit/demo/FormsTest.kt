@@ -5,12 +5,12 @@ import android.graphics.Canvas
 import android.graphics.Color
 import android.graphics.Paint
 import android.os.Looper
-import dev.kerasvit.core.Backend
-import dev.kerasvit.core.EngineFailure
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Model
 import dev.kerasvit.demo.state.Screen
 import dev.kerasvit.demo.state.Source
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.EngineFailure
 import java.util.concurrent.CountDownLatch
 import kotlin.test.assertEquals
 import org.junit.Test

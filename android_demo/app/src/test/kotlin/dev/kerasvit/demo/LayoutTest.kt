@@ -12,10 +12,10 @@ import android.widget.RadioButton
 import android.widget.ScrollView
 import android.widget.SeekBar
 import android.widget.TextView
-import dev.kerasvit.core.Backend
-import dev.kerasvit.core.EngineFailure
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Screen
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.EngineFailure
 import kotlin.math.abs
 import kotlin.test.assertEquals
 import kotlin.test.assertFalse

@@ -1,10 +1,10 @@
 package dev.kerasvit.demo
 
-import dev.kerasvit.core.Backend
-import dev.kerasvit.core.EngineException
-import dev.kerasvit.core.EngineFailure
-import dev.kerasvit.core.EngineOptions
-import dev.kerasvit.demo.engine.LiteRtEngines
+import dev.kerasvit.android.LiteRtEngines
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.EngineException
+import dev.kerasvit.engine.EngineFailure
+import dev.kerasvit.engine.EngineOptions
 import java.nio.ByteBuffer
 import kotlin.test.assertEquals
 import kotlin.test.assertFailsWith

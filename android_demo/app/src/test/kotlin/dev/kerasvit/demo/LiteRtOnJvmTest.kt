@@ -1,23 +1,22 @@
 package dev.kerasvit.demo
 
-import dev.kerasvit.core.Backend
+import dev.kerasvit.android.LiteRtEngines
 import dev.kerasvit.core.Bundle
 import dev.kerasvit.core.Classifier
-import dev.kerasvit.core.Engine
-import dev.kerasvit.core.EngineException
-import dev.kerasvit.core.EngineFailure
-import dev.kerasvit.core.EngineOptions
+import dev.kerasvit.core.FolderFiles
 import dev.kerasvit.core.Outcome
 import dev.kerasvit.core.readBundle
 import dev.kerasvit.core.readGolden
 import dev.kerasvit.core.readModel
 import dev.kerasvit.core.report
 import dev.kerasvit.core.verify
-import dev.kerasvit.delegate.privateLibrary
-import dev.kerasvit.demo.engine.LiteRtEngines
-import dev.kerasvit.jvm.FolderFiles
-import dev.kerasvit.jvm.HeldOutDigits
-import dev.kerasvit.jvm.allocatedBy
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.Engine
+import dev.kerasvit.engine.EngineException
+import dev.kerasvit.engine.EngineFailure
+import dev.kerasvit.engine.EngineOptions
+import dev.kerasvit.testing.HeldOutDigits
+import dev.kerasvit.testing.allocatedBy
 import java.io.File
 import java.nio.ByteBuffer
 import java.nio.ByteOrder
@@ -69,6 +68,42 @@ class LiteRtOnJvmTest {
         }
     }
 
+    /** A delegate puts one operator of its own in the place of those that it takes. */
+    @Test
+    fun `without XNNPACK, the runtime's own kernels run every operator`() {
+        assertEquals(157, operatorsToRun(engines, Backend.CPU_PLAIN))
+        assertTrue(operatorsToRun(engines, Backend.CPU) < 157)
+    }
+
+    /** What the runtime tells only classes of its own package. */
+    private fun operatorsToRun(engines: LiteRtEngines, backend: Backend): Int {
+        val bundle = readBundle(files("digits-float16"))
+        val model = readModel(files("digits-float16"), bundle.description)
+        return engines.create(model, EngineOptions(backend, 1)).use { engine ->
+            // What the interpreter decides itself, it decides at the first run.
+            val (input, output) = bundle.description.run { input.bytes to output.bytes }
+            engine.run(directBuffer(input), directBuffer(output))
+            val interpreter = engine.javaClass.getDeclaredField("interpreter")
+                .apply { isAccessible = true }.get(engine)
+            val count = interpreter.javaClass.superclass.getDeclaredMethod("getExecutionPlanLength")
+            count.apply { isAccessible = true }.invoke(interpreter) as Int
+        }
+    }
+
+    @Test
+    fun `as many threads compute as were asked for`() {
+        val counts = listOf(1, 4).map { threads ->
+            val bundle = readBundle(files("digits-float16"))
+            val model = readModel(files("digits-float16"), bundle.description)
+            val before = tasks()
+            engines.create(model, EngineOptions(Backend.CPU, threads)).use { tasks() - before }
+        }
+        assertEquals(listOf(0, 3), counts) // The caller's own thread is one of them.
+    }
+
+    /** The threads of this process. */
+    private fun tasks(): Int = File("/proc/self/task").list().orEmpty().size
+
     @Test
     fun `a file of which XNNPACK takes nothing is refused, not run by others`() {
         val bytes = checkNotNull(javaClass.getResourceAsStream("/fixtures/cumulative_sum.tflite"))
@@ -84,14 +119,20 @@ class LiteRtOnJvmTest {
     }
 
     @Test
-    fun `without the C functions XNNPACK runs uncounted, and half precision is unavailable`() {
-        val hidden = LiteRtEngines { privateLibrary("c") }
+    fun `in a version that was not tested nothing is patched`() {
+        val other = LiteRtEngines { "1.4.1" }
         val files = files("digits-float16")
-        val bundle = readBundle(files)
-        val backends = listOf(Backend.CPU, Backend.CPU_HALF)
-        val (full, half) = verify(files, bundle, hidden, backends, threads = 1).map { it.outcome }
-        assertNull(assertIs<Outcome.Passed>(full).measured.info.taken)
-        assertEquals(EngineFailure.UNAVAILABLE, assertIs<Outcome.Refused>(half).kind)
+        val backends = Backend.values().toList() - Backend.GPU
+        val outcomes = verify(files, readBundle(files), other, backends, threads = 1)
+            .associate { it.backend to it.outcome }
+        val (full, plain) = listOf(Backend.CPU, Backend.CPU_PLAIN)
+            .map { assertIs<Outcome.Passed>(outcomes.getValue(it)).measured }
+        assertEquals("TensorFlow Lite 1.4.1", full.info.runtime)
+        assertNull(full.info.taken)
+        assertNull(plain.info.taken)
+        val half = assertIs<Outcome.Refused>(outcomes.getValue(Backend.CPU_HALF))
+        assertEquals(EngineFailure.UNAVAILABLE, half.kind)
+        assertEquals("half precision was tested with 2.16.1 only", half.reason)
     }
 
     @Test

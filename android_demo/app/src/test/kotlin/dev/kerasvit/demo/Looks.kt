@@ -1,10 +1,7 @@
 package dev.kerasvit.demo
 
-import dev.kerasvit.core.Backend
 import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.BundleProblem
-import dev.kerasvit.core.EngineFailure
-import dev.kerasvit.core.EngineInfo
 import dev.kerasvit.core.Measured
 import dev.kerasvit.core.Outcome
 import dev.kerasvit.demo.state.Event
@@ -16,6 +13,9 @@ import dev.kerasvit.demo.state.Problem
 import dev.kerasvit.demo.state.Screen
 import dev.kerasvit.demo.state.Source
 import dev.kerasvit.demo.state.UiState
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.EngineFailure
+import dev.kerasvit.engine.EngineInfo
 
 /**
  * One of the things that the app can look like.

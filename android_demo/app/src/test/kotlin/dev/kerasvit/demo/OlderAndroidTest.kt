@@ -2,11 +2,11 @@ package dev.kerasvit.demo
 
 import android.os.Build
 import android.view.View
-import dev.kerasvit.core.Backend
 import dev.kerasvit.core.Outcome
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Screen
+import dev.kerasvit.engine.Backend
 import kotlin.test.assertEquals
 import kotlin.test.assertIs
 import kotlin.test.assertTrue

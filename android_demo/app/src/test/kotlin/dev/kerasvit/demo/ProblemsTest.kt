@@ -1,13 +1,13 @@
 package dev.kerasvit.demo
 
-import dev.kerasvit.core.Backend
 import dev.kerasvit.core.BundleFiles
-import dev.kerasvit.core.EngineFailure
 import dev.kerasvit.demo.source.Bundles
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Permission
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Source
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.EngineFailure
 import java.io.File
 import java.nio.ByteBuffer
 import kotlin.test.assertEquals

@@ -1,9 +1,7 @@
 package dev.kerasvit.demo
 
-import dev.kerasvit.core.Backend
 import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.BundleProblem
-import dev.kerasvit.core.EngineFailure
 import dev.kerasvit.core.Outcome
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Facing
@@ -20,6 +18,8 @@ import dev.kerasvit.demo.state.Source
 import dev.kerasvit.demo.state.UiState
 import dev.kerasvit.demo.state.jobOf
 import dev.kerasvit.demo.state.reduce
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.EngineFailure
 import kotlin.test.assertEquals
 import kotlin.test.assertFalse
 import kotlin.test.assertIs

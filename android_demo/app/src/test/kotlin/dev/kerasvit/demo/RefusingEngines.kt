@@ -1,11 +1,11 @@
 package dev.kerasvit.demo
 
-import dev.kerasvit.core.Backend
-import dev.kerasvit.core.Engine
-import dev.kerasvit.core.EngineException
-import dev.kerasvit.core.EngineFactory
-import dev.kerasvit.core.EngineFailure
-import dev.kerasvit.core.EngineOptions
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.Engine
+import dev.kerasvit.engine.EngineException
+import dev.kerasvit.engine.EngineFactory
+import dev.kerasvit.engine.EngineFailure
+import dev.kerasvit.engine.EngineOptions
 import dev.kerasvit.jvm.JvmEngines
 import java.nio.ByteBuffer
 

@@ -1,12 +1,12 @@
 package dev.kerasvit.demo
 
 import dev.kerasvit.core.Clock
-import dev.kerasvit.core.Engine
-import dev.kerasvit.core.EngineFactory
-import dev.kerasvit.core.EngineOptions
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Screen
+import dev.kerasvit.engine.Engine
+import dev.kerasvit.engine.EngineFactory
+import dev.kerasvit.engine.EngineOptions
 import dev.kerasvit.jvm.JvmEngines
 import java.nio.ByteBuffer
 import java.util.concurrent.atomic.AtomicInteger

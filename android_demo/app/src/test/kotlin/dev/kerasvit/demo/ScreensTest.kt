@@ -4,12 +4,7 @@ import android.content.Intent
 import android.view.View
 import android.widget.EditText
 import android.widget.ScrollView
-import dev.kerasvit.core.Backend
 import dev.kerasvit.core.BackendVerdict
-import dev.kerasvit.core.Engine
-import dev.kerasvit.core.EngineFactory
-import dev.kerasvit.core.EngineFailure
-import dev.kerasvit.core.EngineOptions
 import dev.kerasvit.core.Outcome
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Facing
@@ -17,6 +12,11 @@ import dev.kerasvit.demo.state.Permission
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Screen
 import dev.kerasvit.demo.state.Source
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.Engine
+import dev.kerasvit.engine.EngineFactory
+import dev.kerasvit.engine.EngineFailure
+import dev.kerasvit.engine.EngineOptions
 import dev.kerasvit.jvm.JvmEngines
 import java.nio.ByteBuffer
 import java.util.concurrent.CopyOnWriteArrayList

@@ -1,9 +1,9 @@
 package dev.kerasvit.demo
 
 import dev.kerasvit.core.Clock
-import dev.kerasvit.core.EngineFactory
 import dev.kerasvit.demo.source.AssetBundles
 import dev.kerasvit.demo.source.Bundles
+import dev.kerasvit.engine.EngineFactory
 import dev.kerasvit.jvm.JvmEngines
 
 /** The app with the JVM's TensorFlow Lite, and with what else a test sets. */

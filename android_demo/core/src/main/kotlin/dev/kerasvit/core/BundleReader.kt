@@ -7,15 +7,15 @@ import java.nio.charset.CharacterCodingException
 import java.security.MessageDigest
 
 /**
- * Reads and checks a bundle: all of `model.json` that an app needs, `labels.txt`, and the size and
- * SHA-256 of `model.tflite`.
+ * Reads and checks a bundle: all of `model.json` that an app needs, `labels.txt`, and the size of
+ * `model.tflite`. That file's SHA-256 takes longer: [readModel] computes it.
  *
  * @throws BundleException with the reason
  */
 fun readBundle(files: BundleFiles): Bundle {
     val description = readDescription(readJson(files, MODEL_JSON, MOST_TEXT))
     val labels = readLabels(files, description.output.classes)
-    readModel(files, description)
+    mapModel(files, description)
     return Bundle(files.name, description, answers(labels))
 }
 
@@ -25,15 +25,25 @@ fun readBundle(files: BundleFiles): Bundle {
  * @throws BundleException with the reason
  */
 fun readModel(files: BundleFiles, description: Description): ByteBuffer {
-    val model = reading(MODEL) { files.map(MODEL) }
-    val size = model.capacity()
-    if (size.toLong() != description.bytes) {
-        corrupt(MODEL, "expected ${description.bytes} bytes. Received: $size.")
-    }
+    val model = mapModel(files, description)
     val digest = MessageDigest.getInstance("SHA-256").apply { update(model.duplicate()) }.digest()
     val received = digest.joinToString("") { "%02x".format(it) }
     if (received != description.sha256) {
         throw BundleException(BundleProblem.WrongHash(description.sha256, received))
+    }
+    return model
+}
+
+/**
+ * `model.tflite` as a direct buffer, if it has the size that `model.json` states.
+ *
+ * @throws BundleException with the reason
+ */
+fun mapModel(files: BundleFiles, description: Description): ByteBuffer {
+    val model = reading(MODEL) { files.map(MODEL) }
+    val size = model.capacity()
+    if (size.toLong() != description.bytes) {
+        corrupt(MODEL, "expected ${description.bytes} bytes. Received: $size.")
     }
     return model
 }

@@ -1,5 +1,8 @@
 package dev.kerasvit.core
 
+import dev.kerasvit.engine.Engine
+import dev.kerasvit.engine.EngineException
+import dev.kerasvit.engine.EngineFailure
 import java.nio.ByteBuffer
 
 /**
@@ -38,7 +41,7 @@ class Classifier(
     private val preprocessor = Preprocessor(bundle.description.input)
     private val outputTensor = directBuffer(output.bytes)
     private val top = TopK(k)
-    private val classification = Classification(output, top)
+    private val classification = Classification(output, bundle.labels, top)
 
     /**
      * Classifies one image.
@@ -93,7 +96,11 @@ class Classifier(
 }
 
 /** The result of [Classifier.classify]. */
-class Classification internal constructor(output: Output, private val top: TopK) {
+class Classification internal constructor(
+    output: Output,
+    private val labels: List<String>,
+    private val top: TopK,
+) {
     /** The score of each class: logits or probabilities, see [Output.kind]. */
     val scores = FloatArray(output.classes)
 
@@ -115,11 +122,11 @@ class Classification internal constructor(output: Output, private val top: TopK)
 
     /** A copy of the most probable classes. */
     fun predictions(): List<Prediction> =
-        List(count) { Prediction(classes[it], probabilities[classes[it]]) }
+        classes.take(count).map { Prediction(it, labels[it], probabilities[it]) }
 }
 
 /** A class and how probable it is. */
-data class Prediction(val classIndex: Int, val probability: Double)
+data class Prediction(val classIndex: Int, val label: String, val probability: Double)
 
 private const val WARM_UP_RUNS = 3
 private const val WARM_UP_NANOS = 1_000_000_000L

@@ -74,6 +74,12 @@ enum class Orientation(
         /** The orientation of an EXIF tag; [UPRIGHT] for values that do not exist, as in Pillow. */
         fun ofExif(value: Int): Orientation = all.getOrElse(value - 1) { UPRIGHT }
 
+        /** The orientation of what must be turned clockwise by 0, 90, 180 or 270 degrees. */
+        fun ofRotation(degrees: Int): Orientation {
+            require(degrees % 90 == 0) { "expected a multiple of 90 degrees. Received: $degrees." }
+            return rotations[degrees.mod(360) / 90]
+        }
+
         /**
          * The orientation of a camera's frames.
          *
@@ -81,12 +87,7 @@ enum class Orientation(
          * @param displayDegrees `Display.getRotation()` in degrees: 0, 90, 180 or 270
          * @param isFront whether the camera looks at the user
          */
-        fun ofCamera(sensorDegrees: Int, displayDegrees: Int, isFront: Boolean): Orientation {
-            val degrees = sensorDegrees + if (isFront) displayDegrees else -displayDegrees
-            require(degrees % 90 == 0) {
-                "expected multiples of 90 degrees. Received: $sensorDegrees and $displayDegrees."
-            }
-            return rotations[((degrees % 360) + 360) % 360 / 90]
-        }
+        fun ofCamera(sensorDegrees: Int, displayDegrees: Int, isFront: Boolean): Orientation =
+            ofRotation(sensorDegrees + if (isFront) displayDegrees else -displayDegrees)
     }
 }

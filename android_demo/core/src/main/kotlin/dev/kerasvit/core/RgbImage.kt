@@ -31,12 +31,25 @@ class RgbImage(width: Int, height: Int, bytes: ByteArray = ByteArray(sizeOf(widt
         this.height = height
     }
 
+    /** The part in a rectangle: this image if that is the whole, otherwise [into], reshaped. */
+    fun crop(left: Int, top: Int, width: Int, height: Int, into: RgbImage): RgbImage {
+        if (left == 0 && top == 0 && width == this.width && height == this.height) return this
+        require(left >= 0 && top >= 0 && left + width <= this.width && top + height <= this.height) {
+            "expected a part of ${this.width} x ${this.height} pixels. " +
+                "Received: $width x $height from ($left, $top)."
+        }
+        into.reshape(width, height)
+        for (row in 0 until height) {
+            val start = ((top + row) * this.width + left) * CHANNELS
+            bytes.copyInto(into.bytes, row * width * CHANNELS, start, start + width * CHANNELS)
+        }
+        return into
+    }
+
     /**
      * Sets whole rows of pixels from `Bitmap.getPixels`, transparent ones blended with white
-     * exactly as Python does it.
-     *
-     * The colours must not be premultiplied by alpha, or they have lost digits: decode bitmaps
-     * with `inPremultiplied = false`.
+     * exactly as Python does it. Bitmaps may store colours multiplied by alpha: the digits that they
+     * lose so are none of those that are left on white.
      *
      * @param argb A, R, G and B from the highest to the lowest byte; [width] values a row
      * @param firstRow the row of this image that the first values belong to

@@ -1,5 +1,13 @@
 package dev.kerasvit.core
 
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.Engine
+import dev.kerasvit.engine.EngineException
+import dev.kerasvit.engine.EngineFactory
+import dev.kerasvit.engine.EngineFailure
+import dev.kerasvit.engine.EngineInfo
+import dev.kerasvit.engine.EngineOptions
+import dev.kerasvit.engine.engineExceptionOf
 import kotlin.math.abs
 
 /** What one backend made of the golden image. */

@@ -277,8 +277,10 @@ class BundleReaderTest {
     @Test
     fun `a model with one other byte is refused`() {
         val other = sampleModel.copyOf().also { it[50]++ }
+        val files = MemoryFiles(sampleFiles().texts, other)
+        val description = readBundle(files).description
         val problem = assertFailsWith<BundleException> {
-            readBundle(MemoryFiles(sampleFiles().texts, other))
+            readModel(files, description)
         }.problem as BundleProblem.WrongHash
         assertTrue(problem.expected != problem.received)
         assertEquals(64, problem.received.length)

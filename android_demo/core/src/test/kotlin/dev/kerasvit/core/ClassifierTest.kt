@@ -1,5 +1,10 @@
 package dev.kerasvit.core
 
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.Engine
+import dev.kerasvit.engine.EngineException
+import dev.kerasvit.engine.EngineFailure
+import dev.kerasvit.engine.EngineInfo
 import java.nio.ByteBuffer
 import kotlin.math.exp
 import kotlin.test.Test

@@ -1,5 +1,10 @@
 package dev.kerasvit.core
 
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.Engine
+import dev.kerasvit.engine.EngineFactory
+import dev.kerasvit.engine.EngineInfo
+import dev.kerasvit.engine.EngineOptions
 import java.nio.ByteBuffer
 
 /** The int8 scores that [FakeEngine] gives, or as many of them as a bundle has classes. */

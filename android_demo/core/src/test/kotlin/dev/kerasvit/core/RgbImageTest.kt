@@ -62,4 +62,29 @@ class RgbImageTest {
         }
         assertFailsWith<IllegalArgumentException> { RgbImage(2, 2, ByteArray(11)) }
     }
+
+    @Test
+    fun `a part has the pixels of its rectangle, and the whole is not copied`() {
+        val image = noiseImage(5, 4)
+        val part = image.crop(1, 2, 3, 2, into = RgbImage(9, 9))
+        assertEquals(3 to 2, part.run { width to height })
+        for (y in 0 until 2) for (x in 0 until 3) for (c in 0 until 3) {
+            assertEquals(
+                image.bytes[((y + 2) * 5 + x + 1) * 3 + c],
+                part.bytes[(y * 3 + x) * 3 + c],
+            )
+        }
+        assertSame(image, image.crop(0, 0, 5, 4, RgbImage(1, 1)))
+        for ((left, top) in listOf(-1 to 0, 0 to -1, 3 to 0, 0 to 3)) {
+            assertFailsWith<IllegalArgumentException> { image.crop(left, top, 3, 2, part) }
+        }
+    }
+
+    @Test
+    fun `only pictures over 16 megapixels are decoded smaller`() {
+        assertEquals(1, sampleSize(4000, 4000))
+        assertEquals(1, sampleSize(8, 8))
+        assertEquals(2, sampleSize(8160, 6120))
+        assertEquals(4, sampleSize(16320, 12240))
+    }
 }

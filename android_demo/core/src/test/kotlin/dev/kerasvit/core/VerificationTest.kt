@@ -1,5 +1,9 @@
 package dev.kerasvit.core
 
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.EngineException
+import dev.kerasvit.engine.EngineFailure
+import dev.kerasvit.engine.EngineInfo
 import kotlin.test.Test
 import kotlin.test.assertEquals
 import kotlin.test.assertFailsWith

@@ -6,8 +6,8 @@ import com.sun.jna.Function
 import com.sun.jna.Memory
 import com.sun.jna.Native
 import com.sun.jna.Pointer
-import dev.kerasvit.core.EngineException
-import dev.kerasvit.core.EngineFailure
+import dev.kerasvit.engine.EngineException
+import dev.kerasvit.engine.EngineFailure
 
 /**
  * Counts the operators that a delegate takes.

@@ -3,8 +3,8 @@ package dev.kerasvit.delegate
 import com.sun.jna.NativeLibrary
 import com.sun.jna.Pointer
 import com.sun.jna.Structure
-import dev.kerasvit.core.EngineException
-import dev.kerasvit.core.EngineFailure
+import dev.kerasvit.engine.EngineException
+import dev.kerasvit.engine.EngineFailure
 
 /**
  * XNNPACK, made through the C functions of the runtime.

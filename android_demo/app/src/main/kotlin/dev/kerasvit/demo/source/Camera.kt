@@ -14,6 +14,7 @@ import android.media.ImageReader
 import android.os.Handler
 import android.util.Size
 import android.view.Surface
+import dev.kerasvit.android.FrameConverter
 import dev.kerasvit.core.Orientation
 import dev.kerasvit.demo.state.Facing
 import dev.kerasvit.demo.state.FrameSize
@@ -185,7 +186,7 @@ class OpenCamera internal constructor(
         ImageFormat.YUV_420_888,
         2,
     )
-    private val converter = FrameConverter(lens.orientation)
+    private val converter = FrameConverter()
     private var device: CameraDevice? = null
     private var isOpening = false
     private var isClosed = false
@@ -193,7 +194,7 @@ class OpenCamera internal constructor(
     init {
         reader.setOnImageAvailableListener({ reader ->
             if (!isClosed) attempt {
-                reader.acquireLatestImage()?.use { frames.onFrame(converter.convert(it)) }
+                reader.acquireLatestImage()?.use { frames.onFrame(converter.convert(it, lens.orientation)) }
             }
         }, worker)
     }

@@ -1,7 +1,7 @@
 package dev.kerasvit.demo.state
 
-import dev.kerasvit.core.Backend
 import dev.kerasvit.core.BackendVerdict
+import dev.kerasvit.engine.Backend
 
 /** Everything that can happen: by the user, by the system, by the worker. */
 sealed class Event {

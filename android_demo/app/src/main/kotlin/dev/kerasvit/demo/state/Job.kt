@@ -1,6 +1,6 @@
 package dev.kerasvit.demo.state
 
-import dev.kerasvit.core.Backend
+import dev.kerasvit.engine.Backend
 
 /**
  * What the worker shall compute. Two equal jobs have the same results.

@@ -1,8 +1,8 @@
 package dev.kerasvit.demo.state
 
-import dev.kerasvit.core.Backend
 import dev.kerasvit.core.BundleProblem
-import dev.kerasvit.core.EngineFailure
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.EngineFailure
 
 /** Something that the user must be told. Each one is a message on the screen, never a crash. */
 sealed class Problem {

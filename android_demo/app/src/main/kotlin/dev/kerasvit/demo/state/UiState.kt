@@ -1,9 +1,10 @@
 package dev.kerasvit.demo.state
 
-import dev.kerasvit.core.Backend
 import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.Bundle
-import dev.kerasvit.core.EngineInfo
+import dev.kerasvit.core.Prediction
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.EngineInfo
 
 /** All that is on the screen. It is never changed: each event makes a new one, see [reduce]. */
 data class UiState(
@@ -129,7 +130,7 @@ sealed class Result {
     /** [rows]: the most probable classes, the most probable first. */
     data class Answer(
         val model: String,
-        val rows: List<Row>,
+        val rows: List<Prediction>,
         val info: EngineInfo,
         val operators: Int,
         val times: Times,
@@ -137,8 +138,6 @@ sealed class Result {
 
     data class Failed(val problem: Problem) : Result()
 }
-
-data class Row(val label: String, val probability: Double)
 
 /** Milliseconds of each step, over the newest [count] runs. */
 data class Times(val count: Int, val preprocessing: Time, val inference: Time, val reading: Time)

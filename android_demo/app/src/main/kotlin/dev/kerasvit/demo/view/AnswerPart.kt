@@ -3,10 +3,10 @@ package dev.kerasvit.demo.view
 import android.view.View
 import android.view.ViewGroup
 import android.widget.TextView
+import dev.kerasvit.core.Prediction
 import dev.kerasvit.demo.R
 import dev.kerasvit.demo.state.Announcement
 import dev.kerasvit.demo.state.Result
-import dev.kerasvit.demo.state.Row
 
 /**
  * The most probable class in large letters, and bars for all that were found.
@@ -59,7 +59,7 @@ internal class AnswerPart(
         }
     }
 
-    private fun show(view: View, row: Row, threshold: Int) {
+    private fun show(view: View, row: Prediction, threshold: Int) {
         view.findViewById<TextView>(R.id.class_label).show(row.label)
         view.findViewById<TextView>(R.id.class_probability)
             .show(wording.probability(row.probability))
@@ -88,4 +88,4 @@ internal class AnswerPart(
     }
 }
 
-private fun Row.isNamed(threshold: Int): Boolean = probability * 100 >= threshold
+private fun Prediction.isNamed(threshold: Int): Boolean = probability * 100 >= threshold

@@ -1,9 +1,9 @@
 package dev.kerasvit.demo.view
 
 import dev.kerasvit.core.BundleProblem
-import dev.kerasvit.core.EngineFailure
 import dev.kerasvit.demo.R
 import dev.kerasvit.demo.state.Problem
+import dev.kerasvit.engine.EngineFailure
 
 /** What a problem looks like: what happened, what to do, the words of others, a button. */
 internal data class ProblemText(

@@ -5,10 +5,10 @@ import android.view.ViewGroup
 import android.widget.RadioButton
 import android.widget.SeekBar
 import android.widget.TextView
-import dev.kerasvit.core.Backend
 import dev.kerasvit.demo.R
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.UiState
+import dev.kerasvit.engine.Backend
 
 /** Backend, threads and threshold. */
 internal class SettingsPart(root: View, private val host: Host, private val wording: Wording) {

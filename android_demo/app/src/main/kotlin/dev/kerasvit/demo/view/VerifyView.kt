@@ -6,13 +6,13 @@ import android.widget.Button
 import android.widget.TextView
 import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.Bundle
-import dev.kerasvit.core.EngineFailure
 import dev.kerasvit.core.Measured
 import dev.kerasvit.core.Outcome
 import dev.kerasvit.demo.R
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.UiState
 import dev.kerasvit.demo.state.Verification
+import dev.kerasvit.engine.EngineFailure
 
 /** The golden check of one model on every backend. */
 internal class VerifyView(

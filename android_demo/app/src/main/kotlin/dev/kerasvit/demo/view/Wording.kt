@@ -5,11 +5,11 @@ import android.icu.text.CompactDecimalFormat
 import android.icu.text.MeasureFormat
 import android.icu.util.Measure
 import android.icu.util.MeasureUnit
-import dev.kerasvit.core.Backend
 import dev.kerasvit.core.Bundle
-import dev.kerasvit.core.EngineInfo
 import dev.kerasvit.demo.R
 import dev.kerasvit.demo.state.Model
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.EngineInfo
 import java.text.NumberFormat
 import java.util.Locale
 

@@ -1,28 +1,28 @@
 package dev.kerasvit.demo.work
 
-import dev.kerasvit.core.Backend
 import dev.kerasvit.core.Bundle
 import dev.kerasvit.core.BundleException
-import dev.kerasvit.core.BundleProblem
 import dev.kerasvit.core.Classification
 import dev.kerasvit.core.Classifier
 import dev.kerasvit.core.Clock
-import dev.kerasvit.core.EngineException
-import dev.kerasvit.core.EngineFactory
-import dev.kerasvit.core.EngineOptions
 import dev.kerasvit.core.RgbImage
 import dev.kerasvit.core.Timings
-import dev.kerasvit.core.engineExceptionOf
+import dev.kerasvit.core.mapModel
 import dev.kerasvit.core.readBundle
 import dev.kerasvit.core.readGolden
+import dev.kerasvit.core.readModel
 import dev.kerasvit.demo.source.Bundles
 import dev.kerasvit.demo.state.Job
 import dev.kerasvit.demo.state.Problem
 import dev.kerasvit.demo.state.Result
-import dev.kerasvit.demo.state.Row
 import dev.kerasvit.demo.state.Time
 import dev.kerasvit.demo.state.Times
-import java.io.IOException
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.EngineException
+import dev.kerasvit.engine.EngineFactory
+import dev.kerasvit.engine.EngineOptions
+import dev.kerasvit.engine.engineExceptionOf
+import java.nio.ByteBuffer
 
 /** The one or two loaded models. For the worker's thread. */
 internal class Benches(
@@ -31,11 +31,12 @@ internal class Benches(
     private val clock: Clock,
 ) {
     private val read = HashMap<String, Bundle>()
+    private val hashed = HashSet<String>()
     private var chosen: Bench? = null
     private var rival: Bench? = null
     private val both = ArrayList<Bench>(2)
 
-    /** A checked bundle; hashed once. Throws [BundleException]. */
+    /** A checked bundle, but for the model's hash. Throws [BundleException]. */
     fun bundle(name: String): Bundle = read.getOrPut(name) { readBundle(bundles.files(name)) }
 
     /** The picture in a bundle's `golden.json`. Throws [BundleException]. */
@@ -64,29 +65,37 @@ internal class Benches(
         both.clear()
     }
 
+    // Hashed when it is first wanted: all at the start would be seconds before the first answer.
+    private fun model(bundle: Bundle): ByteBuffer {
+        val files = bundles.files(bundle.name)
+        val model =
+            if (bundle.name in hashed) mapModel(files, bundle.description)
+            else readModel(files, bundle.description)
+        hashed += bundle.name
+        return model
+    }
+
     private fun load(
         name: String,
         job: Job,
         isRival: Boolean,
         fail: (isRival: Boolean, problem: Problem) -> Unit,
     ): Bench? {
-        val bundle = try {
-            bundle(name)
+        val bundle: Bundle
+        val model: ByteBuffer
+        try {
+            bundle = bundle(name)
+            model = model(bundle)
         } catch (error: BundleException) {
             fail(isRival, Problem.BadBundle(name, error.problem))
             return null
         }
         return try {
-            val model = bundles.files(name).map("model.tflite")
             val engine = engines.create(model, EngineOptions(job.backend, job.threads))
             val classifier = Classifier(bundle, engine, SHOWN_CLASSES, clock)
             Bench(classifier, job.backend, job.threads, isRival)
         } catch (error: EngineException) {
             fail(isRival, engineProblem(error, bundle, job.backend, engines.runtime))
-            null
-        } catch (error: IOException) {
-            val corrupt = BundleProblem.Corrupt("model.tflite", error.message.orEmpty())
-            fail(isRival, Problem.BadBundle(name, corrupt))
             null
         } catch (error: OutOfMemoryError) {
             val failure = engineExceptionOf(error)
@@ -117,9 +126,7 @@ internal class Bench(
     /** A copy of the last result, for the screen. */
     fun answer() = Result.Answer(
         model = bundle.name,
-        rows = checkNotNull(last).predictions().map {
-            Row(bundle.labels[it.classIndex], it.probability)
-        },
+        rows = checkNotNull(last).predictions(),
         info = classifier.engine.info,
         operators = bundle.description.operators,
         times = Times(

@@ -1,10 +1,10 @@
 package dev.kerasvit.demo.work
 
+import dev.kerasvit.android.PictureException
+import dev.kerasvit.android.PictureFailure
 import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.BundleException
 import dev.kerasvit.core.Clock
-import dev.kerasvit.core.EngineException
-import dev.kerasvit.core.EngineFactory
 import dev.kerasvit.core.RgbImage
 import dev.kerasvit.core.report
 import dev.kerasvit.core.verdicts
@@ -16,7 +16,8 @@ import dev.kerasvit.demo.state.Model
 import dev.kerasvit.demo.state.Problem
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Source
-import java.io.IOException
+import dev.kerasvit.engine.EngineException
+import dev.kerasvit.engine.EngineFactory
 import java.util.concurrent.Executor
 import java.util.concurrent.atomic.AtomicInteger
 
@@ -121,7 +122,6 @@ class Workshop(
             }
         } catch (error: OutOfMemoryError) {
             benches.close()
-            pictures.freeMemory()
             publish(Event.SourceFailed(job.source, Problem.OutOfMemory))
         }
     }
@@ -134,7 +134,7 @@ class Workshop(
             if (job.source is Source.Golden) benches.goldenImage(job.pictured)
             else pictures.read(job.source)
         } catch (error: PictureException) {
-            publish(Event.SourceFailed(job.source, error.problem))
+            publish(Event.SourceFailed(job.source, problemOf(error.failure)))
             return
         } catch (error: BundleException) {
             val problem = Problem.BadBundle(job.pictured, error.problem)
@@ -191,9 +191,10 @@ class Workshop(
     }
 }
 
-/** A picture that cannot be shown; [problem] says why. */
-class PictureException(val problem: Problem, cause: Throwable? = null) :
-    IOException(problem.toString(), cause)
+private fun problemOf(failure: PictureFailure): Problem = when (failure) {
+    PictureFailure.GONE -> Problem.PictureGone
+    PictureFailure.UNREADABLE -> Problem.PictureUnreadable
+}
 
 private const val NO_CHECK = 0
 private const val SHOWN_EVERY_MILLIS = 200L

@@ -1,0 +1,225 @@
+package dev.kerasvit.demo
+
+import android.graphics.Bitmap
+import android.graphics.ImageFormat
+import android.graphics.Rect
+import android.net.Uri
+import androidx.camera.core.ImageInfo
+import androidx.camera.core.ImageProxy
+import dev.kerasvit.android.KerasVit
+import dev.kerasvit.android.PictureException
+import dev.kerasvit.android.PictureFailure
+import dev.kerasvit.android.classify
+import dev.kerasvit.android.classifyBlocking
+import dev.kerasvit.core.BundleException
+import dev.kerasvit.core.BundleProblem
+import dev.kerasvit.core.FolderFiles
+import dev.kerasvit.core.RgbImage
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.EngineException
+import dev.kerasvit.engine.EngineFailure
+import dev.kerasvit.engine.EngineOptions
+import dev.kerasvit.jvm.JvmEngines
+import dev.kerasvit.testing.HeldOutDigits
+import java.io.ByteArrayOutputStream
+import java.io.File
+import java.nio.ByteBuffer
+import kotlin.test.assertEquals
+import kotlin.test.assertFailsWith
+import kotlin.test.assertIs
+import kotlin.test.assertTrue
+import kotlinx.coroutines.CoroutineStart
+import kotlinx.coroutines.Dispatchers
+import kotlinx.coroutines.async
+import kotlinx.coroutines.awaitAll
+import kotlinx.coroutines.launch
+import kotlinx.coroutines.runBlocking
+import org.junit.Rule
+import org.junit.Test
+import org.junit.rules.TemporaryFolder
+import org.junit.runner.RunWith
+import org.robolectric.RobolectricTestRunner
+import org.robolectric.RuntimeEnvironment
+import org.robolectric.Shadows.shadowOf
+
+/** The library's one class for apps, with a real interpreter of the JVM. */
+@RunWith(RobolectricTestRunner::class)
+class KerasVitTest {
+    @get:Rule
+    val folder = TemporaryFolder()
+    private val resolver = RuntimeEnvironment.getApplication().contentResolver
+    private val digits = HeldOutDigits()
+    private val image = digits.images[0]
+
+    @Test
+    fun `every kind of picture gets the same answer, and it is Python's`() = withModel { model ->
+        val scores = digits.scores.getValue("digits-float16")[0]
+        val expected = model.classifyBlocking(rgb(image), 8, 8)
+        assertEquals(5, expected.size)
+        assertEquals("${scores.indices.maxBy { scores[it] }}", expected[0].label)
+        assertEquals(expected, model.classifyBlocking(bitmap(image)))
+        assertEquals(expected, model.classifyBlocking(uri(bitmap(image)), resolver))
+        val frame = cameraFrame(8, 8) { x, y -> image.level(x, y) }
+        assertEquals(expected, model.classifyBlocking(frame, rotationDegrees = 0))
+        // The sensor lies on its side: its left is what should be on top.
+        val turned = cameraFrame(8, 8) { x, y -> image.level(7 - y, x) }
+        assertEquals(expected, model.classifyBlocking(turned, rotationDegrees = 90))
+        assertEquals(expected, model.classifyBlocking(Proxy(image)))
+    }
+
+    @Test
+    fun `coroutines share one model`() = withModel { model ->
+        val alone = digits.images.take(20).map { model.classifyBlocking(bitmap(it)) }
+        val together = runBlocking {
+            digits.images.take(20).map { async { model.classify(bitmap(it)) } }.awaitAll()
+        }
+        assertEquals(alone, together)
+        val frames = runBlocking { digits.images.take(20).map { model.classify(Proxy(it)) } }
+        assertEquals(alone, frames)
+    }
+
+    @Test
+    fun `what is not a picture is told, and the model goes on`() = withModel { model ->
+        val broken = uri(ByteArray(100))
+        val unreadable = assertFailsWith<PictureException> {
+            model.classifyBlocking(broken, resolver)
+        }
+        assertEquals(PictureFailure.UNREADABLE, unreadable.failure)
+        val gone = assertFailsWith<PictureException> {
+            model.classifyBlocking(Uri.parse("file:///nowhere.png"), resolver)
+        }
+        assertEquals(PictureFailure.GONE, gone.failure)
+        val short = assertFailsWith<IllegalArgumentException> {
+            model.classifyBlocking(ByteBuffer.allocate(191), 8, 8)
+        }
+        assertEquals("expected 192 bytes for 8 x 8 pixels. Received: 191.", short.message)
+        assertEquals(5, model.classifyBlocking(bitmap(image)).size)
+    }
+
+    @Test
+    fun `a closed model says so`() {
+        val model = open("digits-int8")
+        model.close()
+        model.close()
+        val error = assertFailsWith<IllegalStateException> { model.classifyBlocking(bitmap(image)) }
+        assertEquals("the model digits-int8 is closed", error.message)
+    }
+
+    @Test
+    fun `a bundle is checked, the backend is strict, and no thread is left behind`() {
+        val copy = copyOfBundle(folder.root)
+        File(copy, "model.tflite").run {
+            writeBytes(readBytes().also { bytes -> bytes[bytes.size - 1]++ })
+        }
+        val damaged = assertFailsWith<BundleException> {
+            KerasVit.openBlocking(FolderFiles(copy), engines = JvmEngines())
+        }
+        assertIs<BundleProblem.WrongHash>(damaged.problem)
+        val refused = assertFailsWith<EngineException> {
+            KerasVit.openBlocking(
+                FolderFiles(File(BUNDLES, "digits-int8")),
+                EngineOptions(Backend.GPU, 1),
+                engines = JvmEngines(),
+            )
+        }
+        assertEquals(EngineFailure.UNAVAILABLE, refused.kind)
+        withModel { assertTrue(threads().isNotEmpty()) }
+        assertNoThreads()
+    }
+
+    @Test
+    fun `loading that is cancelled leaves nothing open`() {
+        val engines = CountedEngines()
+        runBlocking {
+            val opening = launch(Dispatchers.Default, CoroutineStart.LAZY) {
+                KerasVit.open(FolderFiles(File(BUNDLES, "digits-int8")), engines = engines)
+            }
+            engines.whenMade = { opening.cancel() }
+            opening.start()
+            opening.join()
+            assertTrue(opening.isCancelled)
+        }
+        assertNoThreads()
+        assertEquals(0 to 1, engines.open.get() to engines.most.get())
+    }
+
+    @Test
+    fun `the app's assets hold bundles`() {
+        val assets = RuntimeEnvironment.getApplication().assets
+        // The phone's own runtime is not there on a JVM; all before it is done.
+        val error = assertFailsWith<EngineException> {
+            KerasVit.openBlocking(assets, "digits-int8")
+        }
+        assertEquals(EngineFailure.UNAVAILABLE, error.kind)
+        val absent = assertFailsWith<BundleException> { KerasVit.openBlocking(assets, "flowers") }
+        assertEquals(BundleProblem.Missing("model.json"), absent.problem)
+    }
+
+    private fun open(name: String): KerasVit =
+        KerasVit.openBlocking(FolderFiles(File(BUNDLES, name)), engines = JvmEngines())
+
+    private fun withModel(test: (KerasVit) -> Unit) = open("digits-float16").use(test)
+
+    private fun assertNoThreads() {
+        val end = System.nanoTime() + 10_000_000_000
+        while (threads().isNotEmpty() && System.nanoTime() < end) Thread.sleep(10)
+        assertEquals(emptyList(), threads())
+    }
+
+    private fun threads(): List<String> =
+        Thread.getAllStackTraces().keys.map { it.name }.filter { it.startsWith("keras_vit ") }
+
+    private fun uri(bitmap: Bitmap): Uri {
+        val encoded = ByteArrayOutputStream()
+        bitmap.compress(Bitmap.CompressFormat.PNG, 100, encoded)
+        return uri(encoded.toByteArray())
+    }
+
+    private fun uri(bytes: ByteArray): Uri {
+        val uri = Uri.parse("content://pictures/${bytes.contentHashCode()}")
+        shadowOf(resolver).registerInputStreamSupplier(uri) { bytes.inputStream() }
+        return uri
+    }
+}
+
+private fun bitmap(image: RgbImage): Bitmap {
+    val argb = IntArray(image.width * image.height) {
+        0xFF shl 24 or image.level(it % image.width, it / image.width) * 0x010101
+    }
+    return Bitmap.createBitmap(argb, image.width, image.height, Bitmap.Config.ARGB_8888)
+}
+
+private fun rgb(image: RgbImage): ByteBuffer {
+    val buffer = ByteBuffer.allocateDirect(image.bytes.size + 1)
+    buffer.position(1)
+    buffer.put(image.bytes)
+    buffer.position(1)
+    return buffer
+}
+
+private fun RgbImage.level(x: Int, y: Int): Int = bytes[(y * width + x) * 3].toInt() and 0xFF
+
+/** A frame of CameraX, turned by 180 degrees, of which the picture is a part. */
+private class Proxy(image: RgbImage) : ImageProxy {
+    private val frame = cameraFrame(12, 10) { x, y ->
+        if (x in 3..10 && y in 1..8) image.level(10 - x, 8 - y) else 255
+    }
+    override val format = ImageFormat.YUV_420_888
+    override val width = 12
+    override val height = 10
+    override val cropRect = Rect(3, 1, 11, 9)
+    override val planes = frame.planes.map { plane ->
+        object : ImageProxy.PlaneProxy {
+            override val rowStride = plane.rowStride
+            override val pixelStride = plane.pixelStride
+            override val buffer = plane.buffer
+        } as ImageProxy.PlaneProxy
+    }.toTypedArray()
+    override val imageInfo = object : ImageInfo {
+        override val rotationDegrees = 180
+    }
+
+    override fun close() = Unit
+}
+
+private const val BUNDLES = "src/main/assets/bundles"

@@ -1,0 +1,39 @@
+package dev.kerasvit.demo
+
+import android.content.Context
+import android.content.res.AssetManager
+import android.graphics.Bitmap
+import androidx.camera.core.ImageProxy
+import dev.kerasvit.android.AssetFiles
+import dev.kerasvit.android.KerasVit
+import dev.kerasvit.android.LiteRtEngines
+import dev.kerasvit.android.classifyBlocking
+import dev.kerasvit.core.BackendVerdict
+import dev.kerasvit.core.Prediction
+import dev.kerasvit.core.readBundle
+import dev.kerasvit.core.verify
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.EngineOptions
+import kotlin.math.roundToInt
+
+// What docs/own-app.md shows: here it is compiled. A Python test compares the two.
+
+suspend fun flowerOn(photo: Bitmap, context: Context): String =
+    KerasVit.open(context.assets, "flowers-int8").use { model ->
+        val best = model.classify(photo).first()
+        "${best.label}: ${(100 * best.probability).roundToInt()}%"
+    }
+
+class FlowerAnalyzer(assets: AssetManager, private val show: (Prediction) -> Unit) : AutoCloseable {
+    private val options = EngineOptions(Backend.GPU, threads = 1)
+    private val model = KerasVit.openBlocking(assets, "flowers-float16", options)
+
+    fun analyze(frame: ImageProxy) = frame.use { show(model.classifyBlocking(it).first()) }
+
+    override fun close() = model.close()
+}
+
+fun check(assets: AssetManager): List<BackendVerdict> {
+    val files = AssetFiles(assets, "flowers-int8")
+    return verify(files, readBundle(files), LiteRtEngines())
+}

@@ -1,0 +1,40 @@
+package dev.kerasvit.android
+
+import androidx.camera.core.ImageProxy
+import dev.kerasvit.core.Orientation
+import dev.kerasvit.core.Prediction
+import dev.kerasvit.core.RgbImage
+import kotlinx.coroutines.runBlocking
+
+/**
+ * Classifies a frame of CameraX's `ImageAnalysis`: its crop rectangle, turned upright.
+ *
+ * @param frame stays open: close it afterwards, or no other one comes
+ */
+suspend fun KerasVit.classify(frame: ImageProxy): List<Prediction> =
+    answerFrame { convert(frame) }
+
+fun KerasVit.classifyBlocking(frame: ImageProxy): List<Prediction> =
+    runBlocking { classify(frame) }
+
+private fun FrameConverter.convert(frame: ImageProxy): RgbImage {
+    val planes = frame.planes
+    if (isYuv(frame.format)) {
+        val (y, u, v) = planes
+        readYuv(
+            frame.width,
+            frame.height,
+            y.buffer,
+            u.buffer,
+            v.buffer,
+            y.rowStride,
+            u.rowStride,
+            u.pixelStride,
+        )
+    } else {
+        readRgba(frame.width, frame.height, planes[0].buffer, planes[0].rowStride)
+    }
+    val part = frame.cropRect
+    val orientation = Orientation.ofRotation(frame.imageInfo.rotationDegrees)
+    return upright(part.left, part.top, part.width(), part.height(), orientation)
+}
