@@ -87,7 +87,8 @@ fun cameraFrame(
     for (y in 0 until height) {
         for (x in 0 until width) luma.put(y * rowStride + x, level(x, y).toByte())
     }
-    val planes = arrayOf(plane(luma, rowStride, 1), colours(u, width, height), colours(v, width, height))
+    val colours = listOf(u, v).map { colours(it, width, height) }
+    val planes = arrayOf(plane(luma, rowStride, 1), colours[0], colours[1])
     val image = mock(Image::class.java)
     `when`(image.format).thenReturn(ImageFormat.YUV_420_888)
     `when`(image.width).thenReturn(width)

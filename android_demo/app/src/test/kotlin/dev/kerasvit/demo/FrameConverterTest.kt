@@ -39,6 +39,7 @@ class FrameConverterTest {
     fun `other formats are refused`() {
         val frame = mock(Image::class.java)
         `when`(frame.format).thenReturn(PixelFormat.RGB_565)
+        `when`(frame.planes).thenReturn(emptyArray())
         val error = assertFailsWith<IllegalArgumentException> {
             converter.convert(frame, Orientation.UPRIGHT)
         }

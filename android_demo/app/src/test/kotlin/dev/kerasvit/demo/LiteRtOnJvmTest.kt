@@ -132,7 +132,7 @@ class LiteRtOnJvmTest {
         assertNull(plain.info.taken)
         val half = assertIs<Outcome.Refused>(outcomes.getValue(Backend.CPU_HALF))
         assertEquals(EngineFailure.UNAVAILABLE, half.kind)
-        assertEquals("half precision was tested with 2.16.1 only", half.reason)
+        assertEquals("it needs the tested version, 2.16.1. Received: 1.4.1.", half.reason)
     }
 
     @Test

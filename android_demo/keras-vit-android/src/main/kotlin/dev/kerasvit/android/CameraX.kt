@@ -18,22 +18,15 @@ fun KerasVit.classifyBlocking(frame: ImageProxy): List<Prediction> =
     runBlocking { classify(frame) }
 
 private fun FrameConverter.convert(frame: ImageProxy): RgbImage {
-    val planes = frame.planes
-    if (isYuv(frame.format)) {
-        val (y, u, v) = planes
-        readYuv(
-            frame.width,
-            frame.height,
-            y.buffer,
-            u.buffer,
-            v.buffer,
-            y.rowStride,
-            u.rowStride,
-            u.pixelStride,
-        )
-    } else {
-        readRgba(frame.width, frame.height, planes[0].buffer, planes[0].rowStride)
-    }
+    read(
+        frame.format,
+        frame.width,
+        frame.height,
+        frame.planes,
+        { it.buffer },
+        { it.rowStride },
+        { it.pixelStride },
+    )
     val part = frame.cropRect
     val orientation = Orientation.ofRotation(frame.imageInfo.rotationDegrees)
     return upright(part.left, part.top, part.width(), part.height(), orientation)

@@ -25,37 +25,45 @@ class FrameConverter {
      * @throws IllegalArgumentException if the frame has another format
      */
     fun convert(frame: Image, orientation: Orientation): RgbImage {
-        val planes = frame.planes
-        if (isYuv(frame.format)) {
-            val (y, u, v) = planes
-            readYuv(
-                frame.width,
-                frame.height,
-                y.buffer,
-                u.buffer,
-                v.buffer,
-                y.rowStride,
-                u.rowStride,
-                u.pixelStride,
-            )
-        } else {
-            readRgba(frame.width, frame.height, planes[0].buffer, planes[0].rowStride)
-        }
+        read(
+            frame.format,
+            frame.width,
+            frame.height,
+            frame.planes,
+            { it.buffer },
+            { it.rowStride },
+            { it.pixelStride },
+        )
         return orientation.apply(stored, turned)
     }
 
-    internal fun readYuv(
+    /** Reads a frame, whose planes are of Android's class or of CameraX's. */
+    // Inline: function objects would be allocations for each frame.
+    internal inline fun <Plane> read(
+        format: Int,
         width: Int,
         height: Int,
-        y: ByteBuffer,
-        u: ByteBuffer,
-        v: ByteBuffer,
-        yRowStride: Int,
-        uvRowStride: Int,
-        uvPixelStride: Int,
-    ) = converter.convert(width, height, y, u, v, yRowStride, uvRowStride, uvPixelStride, stored)
+        planes: Array<Plane>,
+        buffer: (Plane) -> ByteBuffer,
+        rowStride: (Plane) -> Int,
+        pixelStride: (Plane) -> Int,
+    ) {
+        if (!isYuv(format)) return readRgba(width, height, buffer(planes[0]), rowStride(planes[0]))
+        val (y, u, v) = planes
+        converter.convert(
+            width,
+            height,
+            buffer(y),
+            buffer(u),
+            buffer(v),
+            yRowStride = rowStride(y),
+            uvRowStride = rowStride(u),
+            uvPixelStride = pixelStride(u),
+            into = stored,
+        )
+    }
 
-    internal fun readRgba(width: Int, height: Int, rgba: ByteBuffer, rowStride: Int) {
+    private fun readRgba(width: Int, height: Int, rgba: ByteBuffer, rowStride: Int) {
         stored.reshape(width, height)
         if (row.size < width * 4) row = ByteArray(width * 4)
         val pixels = stored.bytes
@@ -81,7 +89,7 @@ class FrameConverter {
     ): RgbImage = orientation.apply(stored.crop(left, top, width, height, cropped), turned)
 }
 
-internal fun isYuv(format: Int): Boolean {
+private fun isYuv(format: Int): Boolean {
     require(format == ImageFormat.YUV_420_888 || format == PixelFormat.RGBA_8888) {
         "expected a frame in YUV_420_888 or RGBA_8888. Received: format $format."
     }

@@ -64,7 +64,9 @@ private fun delegateOf(options: EngineOptions, version: String): WatchedDelegate
         Backend.CPU_PLAIN -> null
         Backend.CPU -> if (isTested) xnnpack(nativeLibrary(), options) else null
         Backend.CPU_HALF -> {
-            if (!isTested) throw unavailable("half precision was tested with $TESTED_VERSION only")
+            if (!isTested) {
+                throw unavailable("it needs the tested version, $TESTED_VERSION. Received: $version.")
+            }
             xnnpack(nativeLibrary(), options)
         }
         Backend.GPU -> gpuDelegate().let { WatchedDelegate("GPU", it.nativeHandle, it, isTested) }

@@ -194,7 +194,9 @@ class OpenCamera internal constructor(
     init {
         reader.setOnImageAvailableListener({ reader ->
             if (!isClosed) attempt {
-                reader.acquireLatestImage()?.use { frames.onFrame(converter.convert(it, lens.orientation)) }
+                reader.acquireLatestImage()?.use {
+                    frames.onFrame(converter.convert(it, lens.orientation))
+                }
             }
         }, worker)
     }
