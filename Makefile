@@ -48,14 +48,14 @@ docs-test: docs ## open every page of them in Chromium, as wide as a phone and a
 	cd web_demo && npm ci --ignore-scripts --no-audit --no-fund
 	cd web_demo && node --test tests/docs.browser.js
 
-# The app needs no virtual environment: these call Maven and the standard library of Python.
+# The app is built by Maven and Python's standard library; its tests run LiteRT of $(VENV).
 apk: ## build the Android app from the command line: android_demo/build/keras-vit-demo.apk and .aab
 	$(PYTHON) android_demo/tools/build_apk.py
 
 libraries: ## publish the libraries for apps and the JVM to Maven's local repository
 	$(PYTHON) android_demo/tools/publish.py
 
-android-test: ## the tests of the Android app, and its APK
+android-test: $(INSTALLED) ## the tests of the Android app with LiteRT of the environment, and its APK
 	$(PYTHON) android_demo/tools/test_app.py
 
 android-setup: ## install the Debian packages that these two need (as root)

@@ -17,4 +17,4 @@ dependencyResolutionManagement {
 }
 
 rootProject.name = "keras-vit-demo"
-include(":engine-api", ":core", ":delegate", ":engine-jvm", ":testing", ":keras-vit-android", ":app")
+include(":engine-api", ":core", ":testing", ":litert", ":keras-vit-android", ":app")

@@ -29,7 +29,8 @@ def near(text):
 def test_every_fixture_is_compared(tool):
     assert {path.stem for path in tool["MAKERS"]} == set(FIXTURES)
     folders = {path.parent for path in (*tool["MAKERS"], tool["DIGITS"], tool["SAMPLES"])}
-    others = {tool["DIGITS"], tool["SAMPLES"], tool["CUMULATIVE_SUM"], tool["TOO_NEW"].parent}
+    names = ("DIGITS", "SAMPLES", "CUMULATIVE_SUM", "BESSEL", "LOG_SOFTMAX")
+    others = {*(tool[name] for name in names), tool["TOO_NEW"].parent}
     found = {path for folder in folders for path in folder.iterdir()}
     assert found == {*tool["MAKERS"], *others}
 
@@ -59,14 +60,17 @@ def decoded(scores):
     return np.frombuffer(base64.b64decode(scores), "<f4").reshape(-1, 10)  # (images, classes)
 
 
-def test_the_cumulative_sum_is_one(tool):
+def test_the_small_files_compute_what_they_are_named_after(tool):
     numbers = np.arange(10, dtype=np.float32)
     actual = deploy.Runner(tool["CUMULATIVE_SUM"])(numbers)
     np.testing.assert_array_equal(actual, np.cumsum(numbers))
+    actual = deploy.Runner(tool["LOG_SOFTMAX"])(numbers)
+    expected = np.abs(numbers - np.log(np.exp(numbers).sum()))
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
 def test_the_bundle_that_is_too_new_for_the_apks_runtime_is_one(tool):
-    """`ApkRuntimeTest` sees that runtime refuse it; today's runs it."""
+    """`InterpreterEnginesTest` sees that runtime refuse it; today's runs it."""
     folder = tool["TOO_NEW"]
     description = json.loads((folder / "model.json").read_text())
     floor = deploy.runtime_floor((folder / "model.tflite").read_bytes())

@@ -24,6 +24,9 @@ android {
         }
     }
 
+    // The runtime; the command-line build has another.
+    sourceSets["main"].kotlin.srcDir("src/litert/kotlin")
+
     // The bundles and samples that `keras-vit android` wrote replace the digits.
     if (file("own").isDirectory) sourceSets["main"].assets.setSrcDirs(listOf("own"))
 
@@ -34,13 +37,21 @@ android {
 
     testOptions {
         unitTests.isIncludeAndroidResources = true
+        unitTests.all {
+            // LiteRT of Python's package ai-edge-litert, by the name that it has on a phone.
+            it.systemProperty("jna.library.path", System.getenv("LITERT_FOLDER").orEmpty())
+        }
     }
 }
 
 dependencies {
     implementation(project(":keras-vit-android"))
-    testImplementation(project(":engine-jvm"))
-    testImplementation(project(":testing"))
+    testImplementation(project(":testing")) {
+        // Robolectric runs on JUnit 4.
+        exclude(group = "org.junit.jupiter")
+        exclude(module = "kotlin-test-junit5")
+    }
+    testImplementation(libs.jna)
     testImplementation(libs.camera.core)
     testImplementation(libs.kotlinx.coroutines)
     testImplementation(libs.junit4)

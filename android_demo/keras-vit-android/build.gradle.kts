@@ -21,12 +21,12 @@ android {
 
 dependencies {
     api(project(":core"))
-    implementation(project(":delegate"))
+    api(project(":litert"))
     implementation(variantOf(libs.jna) { artifactType("aar") })
     implementation(libs.kotlinx.coroutines)
-    implementation(libs.litert)
-    implementation(libs.litert.gpu)
-    implementation(libs.litert.gpu.api)
+    // The native library alone: Google's Kotlin classes bring permissions and Play's libraries.
+    implementation(libs.litert) { exclude(module = "litert-api") }
+    implementation(libs.litert.gpu) { exclude(module = "litert-api") }
     compileOnly(libs.camera.core)
 }
 

@@ -2,6 +2,7 @@ import org.jetbrains.kotlin.gradle.dsl.JvmTarget
 
 plugins {
     alias(libs.plugins.kotlin.jvm)
+    `java-library`
 }
 
 java {
@@ -16,6 +17,9 @@ kotlin {
 }
 
 dependencies {
-    implementation(project(":core"))
+    api(project(":core"))
+    api(platform(libs.junit.bom))
+    api(libs.junit.jupiter)
+    api(libs.kotlin.test.junit5)
     implementation(libs.kotlinx.serialization.json)
 }

@@ -16,6 +16,7 @@ DEX = BUILD / "dex"
 RULES = (
     ROOT / "tools/platform.pro",
     ROOT / "keras-vit-android/consumer-rules.pro",
+    ROOT / "interpreter/rules.pro",
     ROOT / "app/proguard-rules.pro",
     resources.RULES,
 )

@@ -25,7 +25,10 @@ CORE = ROOT / "core/target"
 TEST_CLASSES = CORE / "test-classes"
 CONSOLE = CORE / "console/junit-platform-console-standalone.jar"
 # Jars of the app that core does not use.
-_NOT_CORES = ("jna", "keras-vit-android", "keras-vit-delegate", "kotlinx-coroutines", "tflite")
+_NOT_CORES = (
+    *("interpreter", "jna", "keras-vit-android", "keras-vit-litert", "kotlinx-coroutines"),
+    "tflite",
+)
 # How many of core's shipped methods must be exactly those that are tested, so that a change of the
 # rules does not quietly turn this into a test of other code.
 SAME_METHODS = 0.9

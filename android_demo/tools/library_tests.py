@@ -10,7 +10,7 @@ from pathlib import Path
 import publish
 from commands import fail, require, run
 from maven import maven
-from project import DIGITS, ROOT, properties
+from project import DIGITS, ROOT, litert_folder, properties
 from results import Result
 
 _KINDS = (".jar", ".pom", "-sources.jar", "-javadoc.jar")
@@ -49,7 +49,8 @@ def _run(sample: Path, repository: Path) -> Result:
     """Runs the sample on the app's samples and compares with Python's answers."""
     expected = json.loads((ROOT / "app/src/test/resources/fixtures/samples.json").read_text())
     pictures = sorted((DIGITS / "samples").glob("*.png"))
-    words = " ".join(map(str, (DIGITS / "bundles" / expected["bundle"], *pictures)))
+    folders = (litert_folder(), DIGITS / "bundles" / expected["bundle"])
+    words = " ".join(map(str, (*folders, *pictures)))
     text = run(
         *("mvn", "--batch-mode", "--quiet", f"-Dmaven.repo.local={repository}"),
         "-Dkotlin.compiler.daemon=false",  # leaves no process behind

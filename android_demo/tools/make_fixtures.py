@@ -20,10 +20,12 @@ import itertools
 import json
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from PIL import Image
 
 import keras_vit
@@ -58,7 +60,9 @@ def main() -> None:
         _write(path, make())
     _write(DIGITS, digits_and_scores())
     _write(SAMPLES, samples_and_probabilities())
-    _write_bytes(CUMULATIVE_SUM, _cumulative_sum())
+    _write_bytes(CUMULATIVE_SUM, _converted(tf.cumsum))
+    _write_bytes(BESSEL, _converted(tf.math.bessel_i0e))
+    _write_bytes(LOG_SOFTMAX, _converted(lambda x: tf.abs(tf.nn.log_softmax(tf.nn.relu(x)))))
     _write_bundle(TOO_NEW)
 
 
@@ -341,14 +345,12 @@ def samples_and_probabilities() -> dict[str, Any]:
     return {"bundle": name, "samples": samples}
 
 
-def _cumulative_sum() -> bytes:
-    """A file whose only operator XNNPACK does not have."""
-    import tensorflow as tf
-
-    function = tf.function(tf.cumsum, input_signature=[tf.TensorSpec([10], tf.float32)])
-    return tf.lite.TFLiteConverter.from_concrete_functions(
-        [function.get_concrete_function()]
-    ).convert()
+def _converted(compute: Callable[[tf.Tensor], tf.Tensor]) -> bytes:
+    """A file that computes ten numbers of ten."""
+    function = tf.function(compute, input_signature=[tf.TensorSpec([10], tf.float32)])
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function.get_concrete_function()])
+    converter.allow_custom_ops = True
+    return converter.convert()
 
 
 def _write_bundle(folder: Path) -> None:
@@ -399,7 +401,12 @@ MAKERS = {
 }
 DIGITS = _DIGITS / "digits.json"
 SAMPLES = _APP / "samples.json"
-CUMULATIVE_SUM = _APP / "cumulative_sum.tflite"
+# XNNPACK does not have its only operator.
+CUMULATIVE_SUM = _DIGITS / "cumulative_sum.tflite"
+# No runtime has its only operator, which TFLite does not define.
+BESSEL = _DIGITS / "bessel.tflite"
+# Neither XNNPACK nor LiteRT's GPU accelerator has the second of its three operators.
+LOG_SOFTMAX = _DIGITS / "log_softmax.tflite"
 # Named after its precision.
 TOO_NEW = _APP / "bundles/dynamic"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from commands import fail, require
 from freshness import Step
-from project import APP_TARGET, BUILD, FRAMEWORK, ROOT, properties
+from project import APP_TARGET, BUILD, FRAMEWORK, ROOT, litert_folder, properties
 from results import Result, read_reports
 
 # What the APK's classes are made of. A bundle in the assets is no reason to compile.
@@ -19,9 +19,11 @@ _SOURCES = (
     "engine-api/src/main",
     "core/pom.xml",
     "core/src/main",
-    "delegate/pom.xml",
-    "delegate/src",
+    "litert/pom.xml",
+    "litert/src/main",
     "tflite/pom.xml",
+    "interpreter/pom.xml",
+    "interpreter/src/main",
     "camera-stubs/pom.xml",
     "camera-stubs/src",
     "keras-vit-android/pom.xml",
@@ -29,6 +31,7 @@ _SOURCES = (
     "app/pom.xml",
     "app/src/main/AndroidManifest.xml",
     "app/src/main/kotlin",
+    "app/src/interpreter",
     "app/src/main/res",
     "tools/fetch.py",
     "tools/resources.py",
@@ -38,9 +41,9 @@ _CORE, _SCREENS = "core: JUnit on pure Kotlin", "app: Robolectric, the app's scr
 _REPORTS = {
     "engine-api: JUnit on pure Kotlin": "engine-api/target/surefire-reports",
     _CORE: "core/target/surefire-reports",
-    "engine-jvm: a real interpreter on the JVM": "engine-jvm/target/surefire-reports",
+    "litert: LiteRT on CPU and GPU": "litert/target/surefire-reports",
+    "interpreter: the APK's TensorFlow Lite": "interpreter/target/surefire-reports",
     _SCREENS: "app/target/surefire-reports",
-    "app: its engines with the APK's runtime": "app/target/surefire-reports-runtime",
 }
 # Results of tests and problems, without the names of all plugins and downloads.
 _QUIET = (
@@ -88,7 +91,7 @@ def test_modules() -> list[Result]:
 
 def test_forms() -> Result:
     """Runs the tests of every screen in every form; ends the program if one fails."""
-    options = ("-Dtest=FormsTest", "-Dsurefire.failIfNoSpecifiedTests=false", "-Druntime.skip=true")
+    options = ("-Dtest=FormsTest", "-Dsurefire.failIfNoSpecifiedTests=false")
     [result] = _tested([_SCREENS], "package", "--projects", "app", "--also-make", *options)
     return Result("app: every screen in every form", result.passed, result.total)
 
@@ -111,7 +114,7 @@ def maven(*arguments: str, show: Callable[[str], str] = str) -> None:
     """
     require("mvn", "javac")
     command = ["mvn", "--batch-mode", "--no-transfer-progress", *_QUIET, *arguments]
-    environment = os.environ | {"LC_ALL": "C.UTF-8"}
+    environment = os.environ | {"LC_ALL": "C.UTF-8", "LITERT_FOLDER": str(litert_folder() or "")}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     text = {"encoding": "utf-8", "errors": "replace"}
     with subprocess.Popen(command, cwd=ROOT, env=environment, **pipes, **text) as process:

@@ -1,5 +1,6 @@
 """Where the app's files are, and the numbers that pom.xml states."""
 
+import os
 from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
@@ -25,6 +26,14 @@ ABIS = ("arm64-v8a", "x86_64")
 def assets() -> Path:
     """The folder of the app's bundles and samples."""
     return OWN if OWN.is_dir() else DIGITS
+
+
+def litert_folder() -> Path | None:
+    """LiteRT of Python's package ai-edge-litert, which the tests run: libLiteRt.so and more."""
+    if chosen := os.environ.get("LITERT_FOLDER"):
+        return Path(chosen).resolve()
+    found = sorted(ROOT.parent.glob(".venv/lib/python3*/site-packages/ai_edge_litert"))
+    return found[0] if found else None
 
 
 @cache

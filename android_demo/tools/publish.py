@@ -10,7 +10,7 @@ from pathlib import Path
 from maven import maven
 from project import properties
 
-LIBRARIES = ("engine-api", "core", "delegate", "engine-jvm")
+LIBRARIES = ("engine-api", "core", "litert")
 
 
 def main() -> int:

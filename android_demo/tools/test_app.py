@@ -17,7 +17,7 @@ import library_tests
 import maven
 from commands import fail, require
 from packages import PACKAGES
-from project import DIGITS, assets
+from project import DIGITS, assets, litert_folder
 from results import Result
 
 SOAKS = {
@@ -35,6 +35,11 @@ def main() -> int:
     require(*PACKAGES)
     if assets() != DIGITS:
         fail(f"the tests need the digits in the app; move {assets()} away, which has your models.")
+    if litert_folder() is None:
+        fail(
+            "the tests need LiteRT: call `make android-test`, or set LITERT_FOLDER to a Python's"
+            " site-packages/ai_edge_litert."
+        )
     begun = time.monotonic()
     results = [SOAKS[soak]()] if soak else _test_all()
     _title(f"passed, in {(time.monotonic() - begun) / 60:.1f} minutes")

@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from project import ABIS, ROOT, properties
 
 CATALOGUE = (ROOT / "gradle/libs.versions.toml").read_text()
+LOCK = ROOT.parent / "requirements.lock"
 APP_SCRIPT = (ROOT / "app/build.gradle.kts").read_text()
 SCRIPTS = [path.read_text() for path in ROOT.glob("**/build.gradle.kts")]
 # The catalogue's name of each version that pom.xml has too.
@@ -21,7 +22,6 @@ SHARED = {
     "targetSdk": "android.targetSdk",
     "versionCode": "android.versionCode",
     "versionName": "version",
-    "bytedecoTflite": "bytedeco.tflite.version",
     "jna": "jna.version",
     "junit": "junit.version",
     "junit4": "junit4.version",
@@ -40,9 +40,9 @@ class VersionsTest(unittest.TestCase):
         expected = {name: properties()[ours] for name, ours in SHARED.items()}
         self.assertEqual(expected, {name: versions().get(name) for name in SHARED})
 
-    def test_litert_has_pages_of_16_kb(self) -> None:
-        major, minor, _ = versions()["litert"].split(".")
-        self.assertGreaterEqual((int(major), int(minor)), (1, 4))
+    def test_the_tests_run_the_litert_of_gradle(self) -> None:
+        pinned = re.search(r"^ai-edge-litert==(\S+)", LOCK.read_text(), re.MULTILINE)
+        self.assertEqual(pinned[1], versions()["litert"])
 
     def test_gradle_itself_is_checked_before_it_runs(self) -> None:
         lines = (ROOT / "gradle/wrapper/gradle-wrapper.properties").read_text().splitlines()
@@ -75,8 +75,9 @@ class VersionsTest(unittest.TestCase):
     def test_both_builds_have_the_same_modules(self) -> None:
         included = re.findall(r'":([\w-]+)"', (ROOT / "settings.gradle.kts").read_text())
         modules = re.findall(r"<module>([\w-]+)</module>", (ROOT / "pom.xml").read_text())
-        # They stand in for AARs, which Gradle takes as they are.
-        self.assertEqual(set(included), set(modules) - {"tflite", "camera-stubs"})
+        # Stand-ins for AARs, which Gradle takes as they are, and the other build's runtime.
+        others = {"tflite", "camera-stubs", "interpreter"}
+        self.assertEqual(set(included), set(modules) - others)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import android.os.Handler
 import android.os.HandlerThread
 import android.os.Looper
 import android.os.Process
-import dev.kerasvit.android.LiteRtEngines
 import dev.kerasvit.core.Clock
 import dev.kerasvit.demo.source.AssetBundles
 import dev.kerasvit.demo.source.Bundles
@@ -36,8 +35,8 @@ open class DemoApplication : Application() {
     /** The store; a new one begins with [settings], which an earlier process saved. */
     fun store(settings: Settings?): Store = store ?: newStore(settings).also { store = it }
 
-    /** Tests run a real interpreter of the JVM instead. */
-    protected open fun engines(): EngineFactory = LiteRtEngines()
+    /** Tests run LiteRT on the JVM instead. */
+    protected open fun engines(): EngineFactory = enginesOf(this)
 
     protected open fun clock(): Clock = Clock(System::nanoTime)
 

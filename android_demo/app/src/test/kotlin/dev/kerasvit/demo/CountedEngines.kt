@@ -3,12 +3,11 @@ package dev.kerasvit.demo
 import dev.kerasvit.engine.Engine
 import dev.kerasvit.engine.EngineFactory
 import dev.kerasvit.engine.EngineOptions
-import dev.kerasvit.jvm.JvmEngines
 import java.nio.ByteBuffer
 import java.util.concurrent.atomic.AtomicInteger
 
 /** Real engines, of which it is known how many are open, and how many were at once. */
-class CountedEngines(private val real: EngineFactory = JvmEngines()) : EngineFactory by real {
+class CountedEngines(private val real: EngineFactory = jvmEngines()) : EngineFactory by real {
     val open = AtomicInteger()
     val most = AtomicInteger()
     var whenMade: () -> Unit = {}

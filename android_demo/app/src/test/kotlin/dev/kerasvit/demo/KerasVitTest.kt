@@ -6,11 +6,13 @@ import android.graphics.Rect
 import android.net.Uri
 import androidx.camera.core.ImageInfo
 import androidx.camera.core.ImageProxy
+import dev.kerasvit.android.AssetFiles
 import dev.kerasvit.android.KerasVit
 import dev.kerasvit.android.PictureException
 import dev.kerasvit.android.PictureFailure
 import dev.kerasvit.android.classify
 import dev.kerasvit.android.classifyBlocking
+import dev.kerasvit.android.liteRtEngines
 import dev.kerasvit.core.BundleException
 import dev.kerasvit.core.BundleProblem
 import dev.kerasvit.core.FolderFiles
@@ -19,7 +21,6 @@ import dev.kerasvit.engine.Backend
 import dev.kerasvit.engine.EngineException
 import dev.kerasvit.engine.EngineFailure
 import dev.kerasvit.engine.EngineOptions
-import dev.kerasvit.jvm.JvmEngines
 import dev.kerasvit.testing.HeldOutDigits
 import java.io.ByteArrayOutputStream
 import java.io.File
@@ -42,7 +43,7 @@ import org.robolectric.RobolectricTestRunner
 import org.robolectric.RuntimeEnvironment
 import org.robolectric.Shadows.shadowOf
 
-/** The library's one class for apps, with a real interpreter of the JVM. */
+/** The library's one class for apps, with LiteRT on the JVM. */
 @RunWith(RobolectricTestRunner::class)
 class KerasVitTest {
     @get:Rule
@@ -112,14 +113,14 @@ class KerasVitTest {
             writeBytes(readBytes().also { bytes -> bytes[bytes.size - 1]++ })
         }
         val damaged = assertFailsWith<BundleException> {
-            KerasVit.openBlocking(FolderFiles(copy), engines = JvmEngines())
+            KerasVit.openBlocking(FolderFiles(copy), engines = jvmEngines())
         }
         assertIs<BundleProblem.WrongHash>(damaged.problem)
         val refused = assertFailsWith<EngineException> {
             KerasVit.openBlocking(
                 FolderFiles(File(BUNDLES, "digits-int8")),
                 EngineOptions(Backend.GPU, 1),
-                engines = JvmEngines(),
+                engines = jvmEngines(),
             )
         }
         assertEquals(EngineFailure.UNAVAILABLE, refused.kind)
@@ -146,17 +147,25 @@ class KerasVitTest {
     @Test
     fun `the app's assets hold bundles`() {
         val assets = RuntimeEnvironment.getApplication().assets
-        // The phone's own runtime is not there on a JVM; all before it is done.
-        val error = assertFailsWith<EngineException> {
-            KerasVit.openBlocking(assets, "digits-int8")
+        KerasVit.openBlocking(assets, "digits-int8").use {
+            assertEquals("${digits.targets[0]}", it.classifyBlocking(bitmap(image)).first().label)
+            assertEquals(185, it.engine.taken)
         }
-        assertEquals(EngineFailure.UNAVAILABLE, error.kind)
         val absent = assertFailsWith<BundleException> { KerasVit.openBlocking(assets, "flowers") }
         assertEquals(BundleProblem.Missing("model.json"), absent.problem)
     }
 
+    @Test
+    fun `an app's engines keep what a GPU compiles in the app's code cache`() {
+        val context = RuntimeEnvironment.getApplication()
+        val engines = liteRtEngines(context)
+        assertEquals(Backend.values().toList(), engines.backends)
+        assertEquals(listOf("litert"), context.codeCacheDir.list().orEmpty().toList())
+        KerasVit.openBlocking(AssetFiles(context.assets, "digits-int8"), engines = engines).close()
+    }
+
     private fun open(name: String): KerasVit =
-        KerasVit.openBlocking(FolderFiles(File(BUNDLES, name)), engines = JvmEngines())
+        KerasVit.openBlocking(FolderFiles(File(BUNDLES, name)), engines = jvmEngines())
 
     private fun withModel(test: (KerasVit) -> Unit) = open("digits-float16").use(test)
 

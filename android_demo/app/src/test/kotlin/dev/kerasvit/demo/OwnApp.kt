@@ -6,7 +6,6 @@ import android.graphics.Bitmap
 import androidx.camera.core.ImageProxy
 import dev.kerasvit.android.AssetFiles
 import dev.kerasvit.android.KerasVit
-import dev.kerasvit.android.LiteRtEngines
 import dev.kerasvit.android.classifyBlocking
 import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.Prediction
@@ -14,6 +13,7 @@ import dev.kerasvit.core.readBundle
 import dev.kerasvit.core.verify
 import dev.kerasvit.engine.Backend
 import dev.kerasvit.engine.EngineOptions
+import dev.kerasvit.litert.CompiledModelEngines
 import kotlin.math.roundToInt
 
 // What docs/own-app.md shows: here it is compiled. A Python test compares the two.
@@ -35,5 +35,5 @@ class FlowerAnalyzer(assets: AssetManager, private val show: (Prediction) -> Uni
 
 fun check(assets: AssetManager): List<BackendVerdict> {
     val files = AssetFiles(assets, "flowers-int8")
-    return verify(files, readBundle(files), LiteRtEngines())
+    return verify(files, readBundle(files), CompiledModelEngines())
 }

@@ -143,6 +143,17 @@ class ProblemsTest {
     }
 
     @Test
+    fun `a model that needs a newer runtime is refused, and the screen names both runtimes`() {
+        phone.app.testBundles = FolderBundles(File("src/test/resources/fixtures/bundles"))
+        refuse(Backend.CPU, EngineFailure.TOO_OLD, "'FULLY_CONNECTED' version '12'")
+        phone.start()
+        assertTrue(phone.shows(R.string.problem_too_old))
+        val body = R.string.problem_too_old_body
+        assertTrue(phone.shows(body, "2.17.0", jvmEngines().runtime), "${phone.texts()}")
+        phone.screenshot("problem_too_old")
+    }
+
+    @Test
     fun `too little memory for a model is a message`() {
         refuse(Backend.CPU, EngineFailure.OUT_OF_MEMORY, "java.lang.OutOfMemoryError")
         phone.start()

@@ -6,7 +6,6 @@ import dev.kerasvit.engine.EngineException
 import dev.kerasvit.engine.EngineFactory
 import dev.kerasvit.engine.EngineFailure
 import dev.kerasvit.engine.EngineOptions
-import dev.kerasvit.jvm.JvmEngines
 import java.nio.ByteBuffer
 
 /** A real interpreter, on a phone whose [backend] refuses. */
@@ -14,7 +13,7 @@ class RefusingEngines(
     private val backend: Backend,
     private val kind: EngineFailure,
     private val reason: String,
-    private val real: EngineFactory = JvmEngines(),
+    private val real: EngineFactory = jvmEngines(),
 ) : EngineFactory by real {
     override val backends: List<Backend> = Backend.values().toList()
 

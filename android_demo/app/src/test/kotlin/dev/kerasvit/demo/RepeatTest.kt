@@ -7,7 +7,6 @@ import dev.kerasvit.demo.state.Screen
 import dev.kerasvit.engine.Engine
 import dev.kerasvit.engine.EngineFactory
 import dev.kerasvit.engine.EngineOptions
-import dev.kerasvit.jvm.JvmEngines
 import java.nio.ByteBuffer
 import java.util.concurrent.atomic.AtomicInteger
 import java.util.concurrent.atomic.AtomicLong
@@ -71,7 +70,7 @@ class RepeatTest {
 /** Real engines, whose runs take so many milliseconds of a clock that does not move otherwise. */
 private class SlowEngines(
     private val millis: Long,
-    private val real: EngineFactory = JvmEngines(),
+    private val real: EngineFactory = jvmEngines(),
 ) : EngineFactory by real {
     val runs = AtomicInteger()
     private val now = AtomicLong()

@@ -17,7 +17,6 @@ import dev.kerasvit.engine.Engine
 import dev.kerasvit.engine.EngineFactory
 import dev.kerasvit.engine.EngineFailure
 import dev.kerasvit.engine.EngineOptions
-import dev.kerasvit.jvm.JvmEngines
 import java.nio.ByteBuffer
 import java.util.concurrent.CopyOnWriteArrayList
 import java.util.concurrent.CountDownLatch
@@ -142,7 +141,7 @@ class ScreensTest {
     /** Loading with so many [threads] takes until the test lets it go on. */
     private class WaitingEngines(
         private val threads: Int,
-        private val real: EngineFactory = JvmEngines(),
+        private val real: EngineFactory = jvmEngines(),
     ) : EngineFactory by real {
         val created = CopyOnWriteArrayList<EngineOptions>()
         val begun = CountDownLatch(1)

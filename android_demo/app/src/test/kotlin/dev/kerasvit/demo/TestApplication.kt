@@ -4,15 +4,14 @@ import dev.kerasvit.core.Clock
 import dev.kerasvit.demo.source.AssetBundles
 import dev.kerasvit.demo.source.Bundles
 import dev.kerasvit.engine.EngineFactory
-import dev.kerasvit.jvm.JvmEngines
 
-/** The app with the JVM's TensorFlow Lite, and with what else a test sets. */
+/** The app with LiteRT on the JVM, and with what else a test sets. */
 class TestApplication : DemoApplication() {
     var testEngines: EngineFactory? = null
     var testBundles: Bundles? = null
     var testClock: Clock? = null
 
-    override fun engines(): EngineFactory = testEngines ?: JvmEngines()
+    override fun engines(): EngineFactory = testEngines ?: jvmEngines()
 
     override fun bundles(): Bundles = testBundles ?: AssetBundles(assets)
 

@@ -28,6 +28,7 @@ class TranslationsTest {
             "result_spoken_of",
             "backend_cpu",
             "backend_gpu",
+            "backend_npu",
             "time_p90",
         )
         for ((name, text) in texts("values-zh-rCN") - names) {

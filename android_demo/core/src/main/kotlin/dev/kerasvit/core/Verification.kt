@@ -116,7 +116,7 @@ private fun Golden.bestClass(output: Output): Int {
 
 // GPUs compute in half precision, too.
 private fun Tolerances.scoresOn(backend: Backend): Double = when (backend) {
-    Backend.CPU_HALF, Backend.GPU -> scoresHalfPrecision ?: scores
+    Backend.CPU_HALF, Backend.GPU, Backend.NPU -> scoresHalfPrecision ?: scores
     Backend.CPU, Backend.CPU_PLAIN -> scores
 }
 

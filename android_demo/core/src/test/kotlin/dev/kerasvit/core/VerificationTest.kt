@@ -28,7 +28,7 @@ class VerificationTest {
             assertEquals(EngineInfo(verdict.backend, 3, "Fake 1.0", 1), measured.info)
             assertTrue(measured.inferenceMillis > 0)
         }
-        assertTrue(factory.made.size == 4 && factory.made.all { it.isClosed })
+        assertTrue(factory.made.size == 5 && factory.made.all { it.isClosed })
         assertTrue(factory.models.all { it.isDirect && it.capacity() == 100 })
     }
 
@@ -128,7 +128,7 @@ class VerificationTest {
         }
         val outcomes = verify(files, bundle, factory).associate { it.backend to it.outcome }
         assertEquals(Outcome.Refused(EngineFailure.REFUSED, reason), outcomes[Backend.CPU_HALF])
-        assertEquals(3, outcomes.values.count { it is Outcome.Passed })
+        assertEquals(4, outcomes.values.count { it is Outcome.Passed })
     }
 
     @Test
@@ -164,6 +164,7 @@ class VerificationTest {
         val factory = FakeFactory { info ->
             when (info.backend) {
                 Backend.GPU -> throw EngineException(EngineFailure.UNAVAILABLE, "no libOpenCL.so")
+                Backend.NPU -> throw EngineException(EngineFailure.UNAVAILABLE, "no NPU")
                 Backend.CPU_PLAIN -> FakeEngine(info) { it.put(0, 90) }
                 else -> FakeEngine(info)
             }
@@ -201,6 +202,8 @@ class VerificationTest {
               taken: 1 of 5 operators
 
             GPU: not run, UNAVAILABLE: no libOpenCL.so
+
+            NPU: not run, UNAVAILABLE: no NPU
             """.trimIndent() + "\n",
             text,
         )

@@ -13,6 +13,7 @@ enum class Backend {
     /** The runtime's own kernels, without XNNPACK. */
     CPU_PLAIN,
     GPU,
+    NPU,
 }
 
 /** What an engine is asked for; it is a strict choice. */
@@ -22,7 +23,7 @@ data class EngineOptions(val backend: Backend, val threads: Int)
 data class EngineInfo(
     val backend: Backend,
     val threads: Int,
-    /** "TensorFlow Lite 2.16.1". */
+    /** "LiteRT 2.3.0". */
     val runtime: String,
     /**
      * How many of the model's operators the backend took; the runtime's own kernels run the others.
@@ -33,7 +34,7 @@ data class EngineInfo(
 
 /** Makes engines of one runtime. */
 interface EngineFactory {
-    /** "TensorFlow Lite 2.16.1". */
+    /** "LiteRT 2.3.0". */
     val runtime: String
 
     /** The backends that this runtime can offer at all; one of them may still refuse a model. */

@@ -19,6 +19,7 @@ import dev.kerasvit.engine.EngineException
 import dev.kerasvit.engine.EngineFactory
 import dev.kerasvit.engine.EngineInfo
 import dev.kerasvit.engine.EngineOptions
+import dev.kerasvit.litert.CompiledModelEngines
 import java.nio.ByteBuffer
 import java.util.concurrent.Executors
 import java.util.concurrent.atomic.AtomicBoolean
@@ -128,7 +129,7 @@ class KerasVit private constructor(
             files: BundleFiles,
             options: EngineOptions = EngineOptions(Backend.CPU, threads = 2),
             most: Int = 5,
-            engines: EngineFactory = LiteRtEngines(),
+            engines: EngineFactory = CompiledModelEngines(),
         ): KerasVit {
             val thread = Executors.newSingleThreadExecutor { Thread(it, "keras_vit ${files.name}") }
                 .asCoroutineDispatcher()
@@ -162,7 +163,7 @@ class KerasVit private constructor(
             files: BundleFiles,
             options: EngineOptions = EngineOptions(Backend.CPU, threads = 2),
             most: Int = 5,
-            engines: EngineFactory = LiteRtEngines(),
+            engines: EngineFactory = CompiledModelEngines(),
         ): KerasVit = runBlocking { open(files, options, most, engines) }
     }
 }

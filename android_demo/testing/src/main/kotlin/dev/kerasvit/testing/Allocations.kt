@@ -10,8 +10,8 @@ fun allocatedBy(block: () -> Unit): Long {
     return measured(block) - empty
 }
 
-/** Bytes; the JVM itself sometimes allocates a little, but not in every frame. */
-const val SMALLEST_OBJECT = 16L
+/** What calling LiteRT allocates: a copy of the arguments, and the status. */
+const val LITERT_BYTES_PER_RUN = 56L
 
 private fun measured(block: () -> Unit): Long {
     val before = threads.getThreadAllocatedBytes(Thread.currentThread().id)

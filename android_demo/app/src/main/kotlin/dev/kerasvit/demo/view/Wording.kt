@@ -63,6 +63,7 @@ internal class Wording(val resources: Resources) {
             Backend.CPU_HALF -> R.string.backend_cpu_half
             Backend.CPU_PLAIN -> R.string.backend_cpu_plain
             Backend.GPU -> R.string.backend_gpu
+            Backend.NPU -> R.string.backend_npu
         },
     )
 
@@ -72,7 +73,8 @@ internal class Wording(val resources: Resources) {
 
     /** How much of the model the backend took. */
     fun taken(info: EngineInfo, operators: Int): String {
-        val name = text(if (info.backend == Backend.GPU) R.string.backend_gpu else R.string.xnnpack)
+        val isCpu = info.backend in listOf(Backend.CPU, Backend.CPU_HALF, Backend.CPU_PLAIN)
+        val name = if (isCpu) text(R.string.xnnpack) else backend(info.backend)
         val taken = info.taken
         return when {
             info.backend == Backend.CPU_PLAIN -> text(R.string.run_own_kernels, operators)

@@ -1,0 +1,46 @@
+import org.jetbrains.kotlin.gradle.dsl.JvmTarget
+
+plugins {
+    alias(libs.plugins.kotlin.jvm)
+    `java-library`
+    `maven-publish`
+}
+
+java {
+    withSourcesJar()
+    sourceCompatibility = JavaVersion.VERSION_1_8
+    targetCompatibility = JavaVersion.VERSION_1_8
+}
+
+kotlin {
+    compilerOptions {
+        jvmTarget.set(JvmTarget.JVM_1_8)
+        // Methods that Java got after 8 are missing on old Android.
+        freeCompilerArgs.add("-Xjdk-release=1.8")
+    }
+}
+
+dependencies {
+    api(project(":engine-api"))
+    // The app has JNA as an AAR, with native libraries for Android.
+    compileOnly(libs.jna)
+    testImplementation(project(":testing"))
+    testImplementation(libs.jna)
+    testRuntimeOnly(libs.junit.launcher)
+}
+
+tasks.test {
+    useJUnitPlatform()
+    // Chromium's Vulkan device, which computes on the CPU.
+    val chromium = "/usr/lib/chromium"
+    environment("LD_LIBRARY_PATH", chromium)
+    environment("VK_ICD_FILENAMES", "$chromium/vk_swiftshader_icd.json")
+    environment("XDG_RUNTIME_DIR", temporaryDir.path)
+}
+
+publishing {
+    publications.create<MavenPublication>("library") {
+        artifactId = "keras-vit-litert"
+        from(components["java"])
+    }
+}

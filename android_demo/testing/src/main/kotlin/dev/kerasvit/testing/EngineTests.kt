@@ -1,0 +1,278 @@
+package dev.kerasvit.testing
+
+import dev.kerasvit.core.BundleFiles
+import dev.kerasvit.core.Classifier
+import dev.kerasvit.core.FolderFiles
+import dev.kerasvit.core.Orientation
+import dev.kerasvit.core.Outcome
+import dev.kerasvit.core.RgbImage
+import dev.kerasvit.core.YuvConverter
+import dev.kerasvit.core.readBundle
+import dev.kerasvit.core.readGolden
+import dev.kerasvit.core.readModel
+import dev.kerasvit.core.report
+import dev.kerasvit.core.verify
+import dev.kerasvit.engine.Backend
+import dev.kerasvit.engine.Engine
+import dev.kerasvit.engine.EngineException
+import dev.kerasvit.engine.EngineFactory
+import dev.kerasvit.engine.EngineFailure
+import dev.kerasvit.engine.EngineOptions
+import java.io.File
+import java.nio.ByteBuffer
+import java.nio.ByteOrder
+import kotlin.math.abs
+import kotlin.test.assertEquals
+import kotlin.test.assertFailsWith
+import kotlin.test.assertIs
+import kotlin.test.assertNull
+import kotlin.test.assertTrue
+import org.junit.jupiter.api.Test
+
+/**
+ * What each runtime must do with the app's bundles on this computer's CPU.
+ *
+ * @param operatorsTaken by XNNPACK, of each bundle
+ * @param bytesPerRun what the runtime's binding to Java allocates
+ */
+abstract class EngineTests(
+    private val engines: EngineFactory,
+    private val operatorsTaken: Map<String, Int>,
+    private val bytesPerRun: Long,
+) {
+    private val names = operatorsTaken.keys
+    private val cpus = listOf(Backend.CPU, Backend.CPU_HALF, Backend.CPU_PLAIN)
+
+    @Test
+    fun `the golden check passes, and half precision is honest`() {
+        for (name in names) {
+            val bundle = readBundle(appBundle(name))
+            val verdicts = verify(appBundle(name), bundle, engines, cpus, threads = 1)
+            println(report("a JVM", engines.runtime, bundle, verdicts))
+            val (full, half, plain) = verdicts.map { it.outcome }
+            for (outcome in listOf(full, plain)) {
+                assertEquals(0.0, assertIs<Outcome.Passed>(outcome).measured.tensorDifference)
+            }
+            // Few processors of computers have half precision; XNNPACK refuses it on the others.
+            if (half is Outcome.Refused) {
+                assertEquals(EngineFailure.REFUSED, half.kind, half.reason)
+            } else {
+                val difference = assertIs<Outcome.Passed>(half).measured.scoreDifference
+                assertTrue(name == "digits-int8" || difference > 1e-4, "$difference")
+            }
+        }
+    }
+
+    @Test
+    fun `the golden check fails for the scores of another file`() {
+        // The golden file of float16 is stricter than int8 can be.
+        val stricter = appBundle("digits-float16")
+        val files = object : BundleFiles by appBundle("digits-int8") {
+            override fun open(file: String) = stricter.open(file)
+        }
+        val bundle = readBundle(appBundle("digits-int8"))
+        val verdict = verify(files, bundle, engines, listOf(Backend.CPU_PLAIN), threads = 1).single()
+        val measured = assertIs<Outcome.Failed>(verdict.outcome).measured
+        assertTrue(measured.tensorAgrees && !measured.scoresAgree)
+        assertEquals(measured.expectedClass, measured.foundClass)
+    }
+
+    @Test
+    fun `an engine is what it was asked for, and tells what XNNPACK took`() {
+        for (name in names) for (backend in listOf(Backend.CPU, Backend.CPU_PLAIN)) {
+            create(name, backend).use {
+                assertEquals(backend, it.info.backend)
+                assertEquals(1, it.info.threads)
+                assertEquals(engines.runtime, it.info.runtime)
+                val taken = operatorsTaken.takeIf { backend == Backend.CPU }?.get(name)
+                assertEquals(taken, it.info.taken)
+            }
+        }
+    }
+
+    @Test
+    fun `as many threads compute as were asked for, until the engine is closed`() {
+        val model = modelOf("digits-float16")
+        create("digits-float16", Backend.CPU).close() // The first one begins threads of JNA.
+        val before = tasks()
+        val counts = listOf(1, 4).map { threads ->
+            engines.create(model, EngineOptions(Backend.CPU, threads)).use { tasks() - before }
+        }
+        assertEquals(listOf(0, 3), counts) // The caller's own thread is one of them.
+        assertEquals(before, tasks())
+    }
+
+    /** The threads of this process. */
+    private fun tasks(): Int = File("/proc/self/task").list().orEmpty().size
+
+    @Test
+    fun `image for image the class is Python's, and the scores are within the tolerance`() {
+        val digits = HeldOutDigits()
+        for (name in names) for (backend in listOf(Backend.CPU, Backend.CPU_PLAIN)) {
+            val tolerance = readGolden(appBundle(name), readBundle(appBundle(name))).tolerances.scores
+            val expected = digits.scores.getValue(name)
+            var largest = 0f
+            var right = 0
+            Classifier(readBundle(appBundle(name)), create(name, backend)).use { classifier ->
+                for ((i, image) in digits.images.withIndex()) {
+                    val found = classifier.classify(image)
+                    val best = expected[i].indices.maxBy { expected[i][it] }
+                    assertEquals(best, found.classes[0], "$name on $backend: digit $i")
+                    if (found.classes[0] == digits.targets[i]) right++
+                    for (k in expected[i].indices) {
+                        largest = maxOf(largest, abs(expected[i][k] - found.scores[k]))
+                    }
+                }
+            }
+            println("$name on $backend: scores differ by %.3g of %.3g".format(largest, tolerance))
+            assertTrue(largest <= tolerance, "$name on $backend: $largest of $tolerance")
+            assertEquals(353, right) // 98.3% of 359, as model.json says
+        }
+    }
+
+    @Test
+    fun `a camera's frame allocates only what the runtime's own binding does`() {
+        for (name in names) {
+            Classifier(readBundle(appBundle(name)), create(name, Backend.CPU)).use { classifier ->
+                val camera = Camera(640, 480)
+                repeat(200) { camera.classifyNext(classifier) }
+                val bytes = LongArray(100) { allocatedBy { camera.classifyNext(classifier) } }
+                println("$name: ${bytes.sorted()[50]} bytes for each frame of 640 x 480")
+                assertTrue(bytes.sorted()[50] <= bytesPerRun, "$name: ${bytes.toList()}")
+            }
+        }
+    }
+
+    @Test
+    fun `bytes that are no model are refused`() {
+        val noise = directBuffer(1000)
+        for (i in 0 until 1000) noise.put(i, (i * 37).toByte())
+        val error = assertFailsWith<EngineException> {
+            engines.create(noise, EngineOptions(Backend.CPU, 1))
+        }
+        assertEquals(EngineFailure.REFUSED, error.kind, error.reason)
+    }
+
+    @Test
+    fun `an operator version of the future is told to be too old a runtime`() {
+        val error = assertFailsWith<EngineException> {
+            engines.create(withNewerOperator(modelOf("digits-float16")), EngineOptions(Backend.CPU, 1))
+        }
+        assertEquals(EngineFailure.TOO_OLD, error.kind, error.reason)
+    }
+
+    @Test
+    fun `an operator that no runtime has is refused by name, before the model counts as loaded`() {
+        for (backend in listOf(Backend.CPU, Backend.CPU_PLAIN)) {
+            val error = assertFailsWith<EngineException> {
+                engines.create(file("bessel"), EngineOptions(backend, 1))
+            }
+            assertEquals(EngineFailure.REFUSED, error.kind, error.reason)
+            assertTrue("BesselI0e" in error.reason, error.reason)
+        }
+    }
+
+    @Test
+    fun `buffers of another size are refused`() {
+        create("digits-float16", Backend.CPU_PLAIN).use { engine ->
+            for ((input, output) in listOf(12 to 40, 12288 to 8)) {
+                val error = assertFailsWith<EngineException> {
+                    engine.run(directBuffer(input), directBuffer(output))
+                }
+                assertEquals(EngineFailure.REFUSED, error.kind)
+                assertTrue("bytes" in error.reason, error.reason)
+            }
+        }
+    }
+
+    @Test
+    fun `what XNNPACK does not have is not counted`() {
+        engines.create(logSoftmax(), EngineOptions(Backend.CPU, 1)).use {
+            assertEquals(2, it.info.taken) // of 3
+        }
+    }
+
+    @Test
+    fun `a file of which XNNPACK takes nothing is refused, not run by others`() {
+        val model = file("cumulative_sum")
+        val error = assertFailsWith<EngineException> {
+            engines.create(model, EngineOptions(Backend.CPU, 1))
+        }
+        assertEquals(EngineFailure.REFUSED, error.kind)
+        assertEquals("XNNPACK takes none of the model's 1 operators", error.reason)
+        engines.create(model, EngineOptions(Backend.CPU_PLAIN, 1)).use { assertNull(it.info.taken) }
+    }
+
+    @Test
+    fun `engines can be made and closed again and again`() {
+        repeat(20) { for (name in names) create(name, Backend.CPU).close() }
+    }
+
+    private fun create(name: String, backend: Backend): Engine =
+        engines.create(modelOf(name), EngineOptions(backend, 1))
+}
+
+/** One of the app's bundles. */
+fun appBundle(name: String) = FolderFiles(File("../app/src/main/assets/bundles", name))
+
+fun modelOf(name: String): ByteBuffer =
+    readModel(appBundle(name), readBundle(appBundle(name)).description)
+
+/** A file of three operators; neither XNNPACK nor LiteRT's GPU accelerator has the second. */
+fun logSoftmax(): ByteBuffer = file("log_softmax")
+
+private fun file(name: String): ByteBuffer {
+    val path = "/fixtures/$name.tflite"
+    val bytes = checkNotNull(EngineTests::class.java.getResourceAsStream(path)).use { it.readBytes() }
+    return directBuffer(bytes.size).also { for (i in bytes.indices) it.put(i, bytes[i]) }
+}
+
+fun directBuffer(bytes: Int): ByteBuffer =
+    ByteBuffer.allocateDirect(bytes).order(ByteOrder.nativeOrder())
+
+/** Planes as a phone gives them: NV21, in portrait. */
+private class Camera(private val width: Int, private val height: Int) {
+    private val luma = ByteBuffer.allocateDirect(width * height)
+    private val chroma = List(2) { ByteBuffer.allocateDirect(width * height / 2) }
+    private val converter = YuvConverter()
+    private val frame = RgbImage(width, height)
+    private val upright = RgbImage(height, width)
+    private var count = 0
+
+    fun classifyNext(classifier: Classifier) {
+        luma.put(count, count.toByte())
+        count++
+        converter.convert(width, height, luma, chroma[0], chroma[1], width, width, 2, frame)
+        classifier.classify(Orientation.ROTATED_90.apply(frame, upright))
+    }
+}
+
+/** The model with version 99 of FULLY_CONNECTED, as if a later exporter had made it. */
+private fun withNewerOperator(model: ByteBuffer): ByteBuffer {
+    val copy = directBuffer(model.capacity()).order(ByteOrder.LITTLE_ENDIAN)
+    for (i in 0 until model.capacity()) copy.put(i, model.get(i))
+    copy.putInt(operatorVersion(copy, FULLY_CONNECTED), 99)
+    return copy
+}
+
+/** Where a flatbuffer holds the version of an operator: Model.operator_codes[].version. */
+private fun operatorVersion(file: ByteBuffer, operator: Int): Int {
+    val root = file.getInt(0)
+    val codes = file.follow(file.field(root, 1))
+    for (i in 0 until file.getInt(codes)) {
+        val code = file.follow(codes + 4 + 4 * i)
+        if (file.getInt(file.field(code, 3)) == operator) return file.field(code, 2)
+    }
+    error("there is no operator $operator")
+}
+
+private fun ByteBuffer.follow(offset: Int) = offset + getInt(offset)
+
+private fun ByteBuffer.field(table: Int, index: Int): Int {
+    val vtable = table - getInt(table)
+    val offset = getShort(vtable + 4 + 2 * index).toInt()
+    check(offset != 0) { "field $index has its default" }
+    return table + offset
+}
+
+private const val FULLY_CONNECTED = 9

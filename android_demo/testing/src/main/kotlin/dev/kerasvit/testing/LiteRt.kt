@@ -1,0 +1,22 @@
+package dev.kerasvit.testing
+
+import java.io.File
+
+/**
+ * LiteRT of Python's package ai-edge-litert: libLiteRt.so, and beside it the GPU's accelerator.
+ *
+ * `make android-test` sets the variable LITERT_FOLDER.
+ */
+val liteRtFolder: File by lazy {
+    val folder = checkNotNull(System.getenv("LITERT_FOLDER")) {
+        "set LITERT_FOLDER to site-packages/ai_edge_litert of a Python with ai-edge-litert"
+    }
+    File(folder)
+}
+
+/** "LiteRT 2.3.0" */
+val liteRtName: String by lazy {
+    val folders = liteRtFolder.resolveSibling("").list().orEmpty()
+    "LiteRT " + folders.firstNotNullOf { Regex("ai_edge_litert-(.+).dist-info").matchEntire(it) }
+        .groupValues[1]
+}
