@@ -115,12 +115,8 @@ internal class CompiledModel(
         }
         input = alignedBuffer(bytesOf(inputType))
         output = alignedBuffer(bytesOf(outputType))
-        arguments = arrayOf(
-            compiled,
-            0L,
-            *arrayOf(1L, addressOf(tensorBuffer(inputType, input))),
-            *arrayOf(1L, addressOf(tensorBuffer(outputType, output))),
-        )
+        val (from, to) = listOf(tensorBuffer(inputType, input), tensorBuffer(outputType, output))
+        arguments = arrayOf(compiled, 0L, 1L, addressOf(from), 1L, addressOf(to))
     }
 
     private fun tensorBuffer(type: Memory, memory: ByteBuffer): Pointer =
@@ -142,8 +138,9 @@ internal class CompiledModel(
     }
 
     private fun messages(): String {
-        val text = liteRt.pointer("LiteRtCompiledModelGetErrorMessages", compiled)
-        return text.getString(0).trim().also { Native.free(Pointer.nativeValue(text)) }
+        val address = liteRt.number("LiteRtCompiledModelGetErrorMessages", compiled)
+        if (address == 0L) return "no message"
+        return Pointer(address).getString(0).trim().also { Native.free(address) }
     }
 
     /** How many operators the runtime's own kernels run; of a model that is profiled. */
