@@ -203,7 +203,7 @@ private fun alignedBuffer(bytes: Int): ByteBuffer {
 private fun addressOf(pointer: Pointer): Memory =
     Memory(Native.POINTER_SIZE.toLong()).also { it.setPointer(0, pointer) }
 
-// `LiteRtRankedTensorType` { int32 element type; LiteRtLayout { uint32 rank: 7; int32 dimensions[8]; } }
+// `LiteRtRankedTensorType` { int32 element type; LiteRtLayout { uint32 rank: 7; int32 sizes[8]; } }
 private fun bytesOf(type: Memory): Int {
     val element = checkNotNull(ELEMENT_BYTES[type.getInt(0)]) {
         "the model's tensors are of type ${type.getInt(0)}, which is none of ${ELEMENT_BYTES.keys}"

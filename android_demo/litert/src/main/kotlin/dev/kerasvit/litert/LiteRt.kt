@@ -35,7 +35,8 @@ internal class LiteRt(path: String) {
     }
 
     /** The address that a function writes. */
-    fun pointer(name: String, vararg arguments: Any?): Pointer = result(name, arguments).getPointer(0)
+    fun pointer(name: String, vararg arguments: Any?): Pointer =
+        result(name, arguments).getPointer(0)
 
     /** The number, of up to 64 bits, that a function writes. */
     fun number(name: String, vararg arguments: Any?): Long = result(name, arguments).getLong(0)

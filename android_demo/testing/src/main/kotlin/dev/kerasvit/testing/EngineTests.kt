@@ -71,7 +71,8 @@ abstract class EngineTests(
             override fun open(file: String) = stricter.open(file)
         }
         val bundle = readBundle(appBundle("digits-int8"))
-        val verdict = verify(files, bundle, engines, listOf(Backend.CPU_PLAIN), threads = 1).single()
+        val backends = listOf(Backend.CPU_PLAIN)
+        val verdict = verify(files, bundle, engines, backends, threads = 1).single()
         val measured = assertIs<Outcome.Failed>(verdict.outcome).measured
         assertTrue(measured.tensorAgrees && !measured.scoresAgree)
         assertEquals(measured.expectedClass, measured.foundClass)
@@ -109,7 +110,8 @@ abstract class EngineTests(
     fun `image for image the class is Python's, and the scores are within the tolerance`() {
         val digits = HeldOutDigits()
         for (name in names) for (backend in listOf(Backend.CPU, Backend.CPU_PLAIN)) {
-            val tolerance = readGolden(appBundle(name), readBundle(appBundle(name))).tolerances.scores
+            val golden = readGolden(appBundle(name), readBundle(appBundle(name)))
+            val tolerance = golden.tolerances.scores
             val expected = digits.scores.getValue(name)
             var largest = 0f
             var right = 0
@@ -156,7 +158,8 @@ abstract class EngineTests(
     @Test
     fun `an operator version of the future is told to be too old a runtime`() {
         val error = assertFailsWith<EngineException> {
-            engines.create(withNewerOperator(modelOf("digits-float16")), EngineOptions(Backend.CPU, 1))
+            val model = withNewerOperator(modelOf("digits-float16"))
+            engines.create(model, EngineOptions(Backend.CPU, 1))
         }
         assertEquals(EngineFailure.TOO_OLD, error.kind, error.reason)
     }
@@ -223,7 +226,8 @@ fun logSoftmax(): ByteBuffer = file("log_softmax")
 
 private fun file(name: String): ByteBuffer {
     val path = "/fixtures/$name.tflite"
-    val bytes = checkNotNull(EngineTests::class.java.getResourceAsStream(path)).use { it.readBytes() }
+    val stream = checkNotNull(EngineTests::class.java.getResourceAsStream(path))
+    val bytes = stream.use { it.readBytes() }
     return directBuffer(bytes.size).also { for (i in bytes.indices) it.put(i, bytes[i]) }
 }
 
