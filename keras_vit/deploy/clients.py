@@ -90,7 +90,7 @@ def check_for(client: Client | None, output: str | None, precisions: Iterable[Pr
             "it out."
         )
     for precision in precisions:
-        if precision.kind("*").startswith("static"):
+        if precision.kind("INPUT").startswith("static"):
             raise UsageError(
                 f"{client.title} runs no files with {precision.name} input and output. Received: "
                 f"quantize={precision.quantize!r}; choose int8, whose input and output are floats."

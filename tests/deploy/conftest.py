@@ -86,7 +86,8 @@ class Sample:
     def exported(self, quantize):
         """The file judged."""
         made = dataclasses.replace(self.converter.made("none"), content=self.file(quantize))
-        made = dataclasses.replace(made, precision=deploy.precision_of(quantize))
+        precision, float_file = deploy.precision_of(quantize), self.converter.float_file(quantize)
+        made = dataclasses.replace(made, precision=precision, float_file=float_file)
         reference = deploy.Reference(self.images, self.expected, images_from="noise")
         return deploy.judge_file(made, reference)
 

@@ -170,7 +170,6 @@ def test_a_file_for_several_images_a_call_has_the_same_scores(model, inputs, tmp
             "needs output='probabilities'. Received: output='logits'",
         ),
         (MEDIAPIPE | {"quantize": "int8-full"}, "runs no files with int8-full input and output"),
-        (MEDIAPIPE | {"quantize": "int16x8"}, "runs no files with int16x8 input and output"),
         ({"representative_data": np.full((4, 16, 24, 3), 9.0)}, "_data must be preprocessed"),
     ],
 )

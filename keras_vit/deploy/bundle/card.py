@@ -1,6 +1,6 @@
 """The model card: what the files of an export are, how good they are and what their limits are.
 
-It recommends one of them, in a sentence.
+It recommends one of them, and one for NPUs, in a sentence each.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ Descriptions = dict[str, dict[str, Any]]
 # What a smaller file may lose and still be recommended: points of accuracy, or images in a hundred
 # that get another class than Keras gives them.
 _LOSS = 0.5
+# The precisions for NPUs, first choice first: on published ones int16 activations cost no time.
+_FOR_NPUS = ("int16x8", "int8-full")
 _EFFECTS = ("refused", "wrong", "imprecise", "slow")
 
 
@@ -77,10 +79,15 @@ def notes(descriptions: Descriptions) -> list[str]:
 def recommended(descriptions: Descriptions) -> str:
     """The smallest file that lost at most half a point of accuracy; else the one that lost least.
 
+    Files for NPUs are slow elsewhere; one of them only if there are no others.
+
     Args:
         descriptions: the model.json of each bundle, by the name of its folder.
     """
-    losses = {name: _loss(each) for name, each in descriptions.items()}
+    for_npus = _for_npus(descriptions)
+    losses = {name: _loss(each) for name, each in descriptions.items() if name not in for_npus}
+    if not losses:
+        return for_npus[0]
     good = [name for name, loss in losses.items() if loss <= _LOSS]
     if good:
         return min(good, key=lambda name: descriptions[name]["bytes"])
@@ -88,7 +95,7 @@ def recommended(descriptions: Descriptions) -> str:
 
 
 def recommendation(descriptions: Descriptions, named: Callable[[str], str] = str) -> str:
-    """Sentences: the recommended file, its size and what it loses; and files that are the same.
+    """Sentences: the recommended file, its size and what it loses, the one for NPUs, equal files.
 
     Args:
         descriptions: the model.json of each bundle, by the name of its folder.
@@ -103,7 +110,23 @@ def recommendation(descriptions: Descriptions, named: Callable[[str], str] = str
     smaller = f"{size:.0%} of the size of the largest file, " if size < 0.99 else ""
     equal = _grouped((each["sha256"], named(name)) for name, each in descriptions.items()).values()
     same = [f"{' and '.join(names)} are the same file." for names in equal if len(names) > 1]
-    return " ".join([f"{take} {named(name)}: {smaller}{_lost(best)}.", *same])
+    npus = [
+        f"On an NPU, take {named(each)}: {_lost(descriptions[each])}."
+        for each in _for_npus(descriptions)[:1]
+        if each != name
+    ]
+    return " ".join([f"{take} {named(name)}: {smaller}{_lost(best)}.", *npus, *same])
+
+
+def _for_npus(descriptions: Descriptions) -> list[str]:
+    """The files for NPUs, the best first."""
+
+    def rank(name: str) -> tuple[bool, int]:
+        each = descriptions[name]
+        return _loss(each) > _LOSS, _FOR_NPUS.index(each["precision"])
+
+    found = [name for name, each in descriptions.items() if each["precision"] in _FOR_NPUS]
+    return sorted(found, key=rank)
 
 
 def _lines(descriptions: Descriptions) -> dict[str, Any]:

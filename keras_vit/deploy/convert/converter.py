@@ -39,8 +39,9 @@ from keras_vit.tflite.flatbuffer import MappedFile
 _COMPARED = 2
 # A graph with its weights on disk, or the folder of a SavedModel with layers of Keras.
 Graph = InferenceGraph | Path
-# A graph's name: rebuilt, also with balanced outlier channels, or with the layers of Keras.
-PLAIN, BALANCED, KERAS = "plain", "balanced", "keras"
+# A graph's name: rebuilt, also with balanced outlier channels, also for NPUs, or with the layers of
+# Keras.
+PLAIN, BALANCED, NPU, KERAS = "plain", "balanced", "npu", "keras"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +148,9 @@ class Converter:
 
     def _graph_of(self, precision: Precision) -> str:
         """The graph of a file: files in integers have balanced channels if images show outliers."""
-        return PLAIN if self.calibration is None or precision.is_float else BALANCED
+        if self.calibration is None or precision.is_float:
+            return PLAIN
+        return NPU if precision.is_for_npus else BALANCED
 
     def _written(
         self, resolved: Resolved, names: list[str], reference: Reference | None
@@ -164,8 +167,9 @@ class Converter:
         folder, note = Path(self._folder.name), resolved.about.note
         if not note:
             for name in names:
-                images = self.calibration if name == BALANCED else None
-                graphs[name] = _stored(resolved.graph, images, folder / name)
+                images = None if name == PLAIN else self.calibration
+                graph = dataclasses.replace(resolved.graph, for_npus=name == NPU)
+                graphs[name] = _stored(graph, images, folder / name)
                 note = note or _difference(graphs[name], reference)
             if note and backend() != "tensorflow":
                 raise RefusedError(f"{note}; export it with KERAS_BACKEND=tensorflow.")

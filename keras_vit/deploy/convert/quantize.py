@@ -1,6 +1,7 @@
 """Quantises float32 files to a precision, with AI Edge Quantizer.
 
-All precisions of a model are made from one float32 file, so they differ in nothing else.
+All precisions of a model are made from the same float32 file, so they differ in nothing else; those
+for NPUs from one without SPACE_TO_DEPTH.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from keras_vit.deploy.convert.ai_edge_quantization import extremes, library, mod
 from keras_vit.deploy.convert.metadata import append_labels, metadata
 from keras_vit.deploy.precisions import (
     BLOCK,
+    NORM_STATISTICS,
     PRECISIONS,
     PRODUCTS,
     Kind,
@@ -33,9 +35,11 @@ from keras_vit.tflite.runner import grouped
 from keras_vit.tflite.runtimes import named_runtime, runs, state_versions
 
 _MAX_STEPS = 2**30  # of a bias: half the range of int32
-# Pixels lie between two steps if their range is that of the integers: at 0.5, 1.5, 2.5 ... steps.
-# The last digit of a runtime's arithmetic would decide how each of them is rounded.
-_WIDER = np.float32(1 + 2**-10)
+# How much wider ranges are than measured, and how many steps they have. In int8, pixels would lie
+# between two steps if their range were that of the integers, at 0.5, 1.5, 2.5 ... steps, and the
+# last digit of a runtime's arithmetic would decide how each of them is rounded. In int16, steps are
+# so fine that other images have room, too: a clipped value costs far more than wider steps.
+_WIDER: dict[Kind, tuple[float, int]] = {"static8": (1 + 2**-10, 255), "static16": (2, 65_535)}
 # For each kind the method of the library's `RecipeManager`, and its settings.
 _CONFIGS: dict[Kind, tuple[str, dict[str, Any]]] = {
     "float": ("add_quantization_config", {"algorithm_key": "no_quantize"}),
@@ -124,16 +128,20 @@ def measured_ranges(
     They are `_WIDER` than measured.
     """
     check_calibration(precision, calibration)
+    wider, steps = next(_WIDER[kind] for _, kind in precision.rules if kind in _WIDER)
     graph = read_graph(content)
     batches = list(grouped(calibration, graph.tensors[graph.inputs[0]].shape[0]))
     found, value = extremes(content, _recipe(graph, precision, frozenset()), batches)
     # The library requires ranges of the same rank as the tensors; profiling loses the rank.
     ranks = {tensor.name: len(tensor.shape) for tensor in graph.tensors}
     ranges = {
-        name: {key: _WIDER * np.reshape(end, (1,) * ranks[name]) for key, end in ends.items()}
+        name: {
+            key: np.float32(wider) * np.reshape(end, (1,) * ranks[name])
+            for key, end in ends.items()
+        }
         for name, ends in found.items()
     }
-    return ranges | _kernel_ranges(graph, value, ranges)
+    return ranges | _kernel_ranges(graph, value, ranges, steps)
 
 
 def check_layers(content: Model, names: Iterable[str]) -> None:
@@ -151,12 +159,13 @@ def quantizable_layers(content: Model) -> list[str]:
 
 
 def _kernel_ranges(
-    graph: Graph, value: Callable[[int], np.ndarray], ranges: dict[str, Any]
+    graph: Graph, value: Callable[[int], np.ndarray], ranges: dict[str, Any], steps: int
 ) -> dict[str, Any]:
     """Ranges of kernels with channels whose weights are too small for their biases.
 
-    A bias is stored as an int32 in steps of the input's scale times the channel's scale. If the
-    weights of a channel are almost zero, this step is too small and the bias would be clipped; such
+    A bias is stored as an int32 in steps of the input's scale times the channel's scale; with int16
+    inputs as an int64, which NPUs cast to int32. If the weights of a channel are almost zero, this
+    step is too small and the bias would be clipped; such
     a channel gets the scale that its bias needs.
     """
     kernel_ranges = {}
@@ -168,7 +177,7 @@ def _kernel_ranges(
         if bias is None or not tensors[kernel].constant or tensors[source].name not in ranges:
             continue
         limits = ranges[tensors[source].name]
-        step = float(np.max(limits["max"]) - np.min(limits["min"])) / 255
+        step = float(np.max(limits["max"]) - np.min(limits["min"])) / steps
         weights = value(kernel)
         largest = np.abs(weights).max(tuple(range(1, weights.ndim)), keepdims=True)
         needed = np.abs(value(bias)).reshape(largest.shape) * 127 / (max(step, 1e-9) * _MAX_STEPS)
@@ -185,6 +194,10 @@ def _recipe(graph: Graph, precision: Precision, float_layers: frozenset[str]) ->
 
     manager = recipe_manager.RecipeManager()
     for operator, kind in precision.rules:
+        if operator == NORM_STATISTICS:
+            for found in _norm_statistics(graph):
+                _add(manager, _scope(graph, found), found.name, kind)
+            continue
         if kind != "dynamic4":
             _add(manager, ".*", operator, kind)
             continue
@@ -195,6 +208,16 @@ def _recipe(graph: Graph, precision: Precision, float_layers: frozenset[str]) ->
         for found in _layers(graph)[layer]:
             _add(manager, _scope(graph, found), found.name, "float")
     return manager
+
+
+def _norm_statistics(graph: Graph) -> Iterator[Operator]:
+    """The operators that lead from the square of a norm's input to its RSQRT."""
+    for operator in graph.operators:
+        found = operator if operator.name == "RSQRT" else None
+        while found is not None:
+            yield found
+            sources = [i for i in found.inputs if i is not None and not graph.tensors[i].constant]
+            found = graph.producers.get(sources[0]) if len(sources) == 1 else None
 
 
 def _add(manager: Any, regex: str, operator: str, kind: Kind) -> None:

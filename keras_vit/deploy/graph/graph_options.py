@@ -59,6 +59,7 @@ class InferenceGraph:
         preprocessing: mean and scale of the pixels, for `options.input == "uint8"`.
         options: the graph's input, output and rewrites.
         tail: a Keras model from the features to the output, which replaces keras_vit's head.
+        for_npus: without SPACE_TO_DEPTH, which the NPUs of MediaTek and Intel do not have.
     """
 
     spec: Spec
@@ -67,3 +68,4 @@ class InferenceGraph:
     preprocessing: Preprocessing
     options: GraphOptions = DEFAULTS
     tail: Any = None
+    for_npus: bool = False

@@ -32,6 +32,7 @@ class TensorFlowOps(Ops):
     def __init__(self, graph: InferenceGraph, taps: dict[str, tf.Tensor]):
         self.spec, self.weights, self.taps = graph.spec, graph.weights, taps
         self.rewrites, self.wiring = graph.options.rewrites, wiring_of(graph.spec, graph.weights)
+        self.for_npus = graph.for_npus
         self.stream_norms = frozenset(self.wiring.stream_norms)
 
     def weight(self, name: str) -> Any:
@@ -115,9 +116,15 @@ class TensorFlowOps(Ops):
         rows, columns = (side // size * size for side in x.shape[1:3])
         if (rows, columns) != (x.shape[1], x.shape[2]):
             x = x[:, :rows, :columns]  # a hybrid crops what does not fill a patch
-        x = tf.nn.space_to_depth(x, size) if size > 1 else x
-        _, rows, columns, pixels = x.shape
-        return tf.reshape(x, (-1, rows * columns, pixels))  # (batch, patches, pixels)
+        _, height, width, channels = x.shape
+        if size > 1 and self.for_npus:
+            # (batch * rows, size, columns, size * channels)
+            x = tf.reshape(x, (-1, size, width // size, size * channels))
+            x = tf.transpose(x, (0, 2, 1, 3))  # (batch * rows, columns, size, size * channels)
+        elif size > 1:
+            x = tf.nn.space_to_depth(x, size)
+        patches = height * width // size**2
+        return tf.reshape(x, (-1, patches, size**2 * channels))  # (batch, patches, pixels)
 
     def heads(self, x):
         heads, dim = self.spec.num_heads, self.spec.head_dim

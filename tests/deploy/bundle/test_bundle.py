@@ -136,6 +136,8 @@ def test_an_integer_bundle_records_scales_and_zero_points(write, folder, sample)
     assert (description["precision"], description["float_layers"]) == ("int8-full", ["head"])
     sha256 = hashlib.sha256(images.tobytes()).hexdigest()
     assert description["calibration"] == {"images": 32, "sha256": sha256}
+    tolerance = json.loads((folder / "golden.json").read_text())["tolerance"]
+    assert tolerance["scores_half_precision"] >= 2 * tolerance["scores"]  # for NPUs
     # As another runner would do it, from model.json only.
     taken, given = description["input"], description["output"]
     assert taken["dtype"] == given["dtype"] == "int8"

@@ -436,6 +436,18 @@ def test_the_smallest_file_that_loses_little_is_recommended():
     )
 
 
+def test_a_file_for_npus_is_recommended_for_these_alone():
+    names = [row.name for row in PRECISIONS.values() if row.is_for_npus]
+    slow = {name: proven(name, 0) | {"bytes": MIB} for name in names}
+    made = {"int8": proven("int8", 1) | {"bytes": 2 * MIB}, **slow}
+    first, second, *_ = recommendation(made).split(". ")
+    assert (first[:9], second[:23]) == ("Take int8", "On an NPU, take int16x8")
+    made["int16x8"] = proven("int16x8", 9)
+    assert "On an NPU, take int8-full: no loss of accuracy seen" in recommendation(made)
+    assert recommendation(slow).startswith("Take int16x8: no loss of accuracy seen")
+    assert "NPU" not in recommendation({"int8": made["int8"]})
+
+
 def test_the_recommendation_says_what_was_compared():
     assert recommendation({"int8": description("int8", **UNKNOWN)}) == (
         "Take int8: the class that Keras finds for 99.72% of 359 pictures."
