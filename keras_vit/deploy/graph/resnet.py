@@ -68,8 +68,8 @@ def _conv(ops: TensorFlowOps, name: str, x, strides: int = 1):
         if isinstance(ops.spec, ResNetSpec) and strides > 1 and size > 1:
             margin = ((size - 1) // 2,) * 2  # the same zeros on both sides
             x, padding = tf.pad(x, [(0, 0), margin, margin, (0, 0)]), "VALID"
-        if strides > 1 and size == 1 and not ops.for_npus:
-            x, strides = _thinned(x, strides), 1
+        if strides > 1 and size == 1:
+            x, strides = (x[:, ::strides, ::strides] if ops.for_npus else _thinned(x, strides)), 1
         return tf.nn.conv2d(x, kernel, strides, padding)
 
 

@@ -303,6 +303,16 @@ def test_no_pad_is_before_a_pool(build):
     assert pool.inputs[0].op.type == "Maximum"
 
 
+@pytest.mark.parametrize("model", ARCHITECTURES, indirect=True)
+def test_the_form_for_npus_gives_the_same_without_space_to_depth(model, eager):
+    graph, images = graph_with(model, parameters_of(model)), inputs_of(model)
+    module = inference_module(prepare(dataclasses.replace(graph, for_npus=True)))
+    [found] = module.serve(images).values()
+    expected = outputs_of(model)["logits"]
+    assert np.abs(found.numpy() - expected).max() < 1e-5 * np.abs(expected).max()
+    assert counted(module.serve.get_concrete_function().graph)["SpaceToDepth"] == 0
+
+
 @pytest.mark.parametrize("kind", ["stages", "bit"])
 def test_no_kernel_of_one_pixel_has_strides(build, eager, kind):
     model = build(ARCHITECTURES[kind], (36, 64))  # 9 x 16 before the second stage
