@@ -202,6 +202,11 @@ def dex() -> None:
     _app_tests("dex")
 
 
+def start() -> None:
+    """The app of the shipped dex starts and checks a model."""
+    _app_tests("start")
+
+
 def libraries() -> None:
     """A program outside the repository runs on the libraries that it publishes."""
     _app_tests("libraries")
@@ -222,7 +227,7 @@ SOAKS = {
     soak.__name__: soak
     for soak in (
         kills, interrupts, resumes, fuzz, devices, trainings, compression, benchmarks, runtimes,
-        notebooks, forms, dex, libraries,
+        notebooks, forms, dex, start, libraries,
     )
 }  # fmt: skip
 _DEFAULT = ", ".join(CHECKS)

@@ -1,5 +1,6 @@
 plugins {
     alias(libs.plugins.android.application)
+    alias(libs.plugins.kotlin.compose)
 }
 
 android {
@@ -30,7 +31,13 @@ android {
     // The bundles and samples that `keras-vit android` wrote replace the digits.
     if (file("own").isDirectory) sourceSets["main"].assets.setSrcDirs(listOf("own"))
 
+    buildFeatures {
+        compose = true
+    }
+
     androidResources {
+        // The app's language beside English, not all 85 of Compose.
+        localeFilters += listOf("en", "zh-rCN")
         // A model must be stored uncompressed, so that the phone can map it into memory.
         noCompress += "tflite"
     }
@@ -46,6 +53,9 @@ android {
 
 dependencies {
     implementation(project(":keras-vit-android"))
+    implementation(libs.activity.compose)
+    implementation(libs.compose.foundation)
+    implementation(libs.compose.material3)
     testImplementation(project(":testing")) {
         // Robolectric runs on JUnit 4.
         exclude(group = "org.junit.jupiter")
@@ -53,13 +63,10 @@ dependencies {
     }
     testImplementation(libs.jna)
     testImplementation(libs.camera.core)
+    testImplementation(libs.compose.test)
     testImplementation(libs.kotlinx.coroutines)
     testImplementation(libs.junit4)
     testImplementation(libs.kotlin.test)
     testImplementation(libs.mockito)
-    testImplementation(libs.robolectric) {
-        // src/test holds the few classes that Robolectric needs of these, for both builds.
-        exclude(group = "androidx.test", module = "monitor")
-        exclude(group = "androidx.test.espresso", module = "espresso-idling-resource")
-    }
+    testImplementation(libs.robolectric)
 }

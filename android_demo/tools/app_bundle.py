@@ -29,4 +29,5 @@ def write_app_bundle(path: Path, module: Path) -> None:
 
 
 def _bundletool(*arguments: str) -> None:
-    run("java", "-jar", fetch.bundletool(), *arguments)
+    program = "com.android.tools.build.bundletool.BundleToolMain"
+    run("java", "-cp", fetch.bundletool(), program, *arguments)

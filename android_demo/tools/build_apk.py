@@ -7,11 +7,11 @@ import resources
 from app_bundle import write_app_bundle
 from check_apk import check
 from commands import require
-from dex import shipped_dex
+from dex import SERVICES, shipped_dex
 from freshness import Step
 from maven import compile_app
 from package import write_apk, write_module
-from project import AAB, AARS, APK, BUILD, FRAMEWORK
+from project import AAB, AARS, ANDROIDX_AARS, APK, BUILD
 from results import Result
 from signing import KEYSTORE, make_key, sign
 
@@ -23,19 +23,20 @@ def main() -> int:
 
 def build() -> Result:
     """Builds what is out of date, then checks the APK."""
-    require("mvn", "npm", "java", "javac", "keytool", "apksigner", "dexdump", "readelf")
+    require("mvn", "java", "javac", "keytool", "apksigner", "dexdump", "readelf")
     _step(1, "Kotlin and libraries, by Maven; the first time it downloads 480 MB")
     compile_app()
     _step(2, "resources, models and samples, by aapt2")
-    resources.link_resources(FRAMEWORK.resolve())
+    resources.link_resources()
     _step(3, "dex, by R8")
     dex_files = shipped_dex()
     _step(4, "APK and AAB, signed")
     make_key()
     tools = sorted(Path(__file__).parent.glob("*.py"))
+    linked = [resources.LINKED, resources.LINKED_PROTO]
     step = Step(
         BUILD / "apk.stamp",
-        [*dex_files, resources.LINKED, resources.LINKED_PROTO, AARS, KEYSTORE, *tools],
+        [*dex_files, SERVICES, *linked, AARS, ANDROIDX_AARS, KEYSTORE, *tools],
         [APK, AAB],
     )
     if not step.is_fresh:

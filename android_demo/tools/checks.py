@@ -17,6 +17,13 @@ from native_library import MACHINES, jni_name, read_library
 from project import ABIS, properties
 
 _ACTIVITY = "dev.kerasvit.demo.MainActivity"
+# The default, which is English, and Chinese.
+_LOCALES = "'--_--' 'zh-CN'"
+# Coroutines look for the main thread with the former, which finds the latter as a service.
+_MAIN_THREAD = "kotlinx/coroutines/internal/MainDispatcherLoader"
+_ANDROIDS_MAIN_THREAD = "kotlinx/coroutines/android/AndroidDispatcherFactory"
+# Its library registers these functions when it is loaded.
+_REGISTERED = "androidx/graphics/path/"
 # A library whose segments begin at other places cannot be loaded on any phone.
 _SMALLEST_PAGE = 4096
 
@@ -74,10 +81,11 @@ def badging(apk: Apk) -> Iterator[Finding]:
         (r"package: name='([^']*)'", settings["android.package"]),
         (r"versionCode='([^']*)'", settings["android.versionCode"]),
         (r"versionName='([^']*)'", settings["version"]),
-        (r"sdkVersion:'([^']*)'", settings["android.minSdk"]),
+        (r"minSdkVersion:'([^']*)'", settings["android.minSdk"]),
         (r"targetSdkVersion:'([^']*)'", settings["android.targetSdk"]),
         (r"launchable-activity: name='([^']*)'", _ACTIVITY),
         (r"native-code: (.*)", " ".join(f"'{abi}'" for abi in ABIS)),
+        (r"locales: (.*)", _LOCALES),
     ):
         found = re.search(rf"(?<![a-zA-Z]){pattern}", text)
         received = found.group(1) if found else "nothing"
@@ -166,10 +174,11 @@ def dex(apk: Apk) -> Iterator[Finding]:
         (owner, name)
         for file in files
         for owner, name in file.native_methods
-        if not owner.startswith("android/")
+        if not owner.startswith(("android/", _REGISTERED))
     }
     for abi in ABIS:
         yield _native_methods(apk, abi, methods)
+    yield _services(apk, classes)
 
 
 def _native_methods(apk: Apk, abi: str, methods: set[tuple[str, str]]) -> Finding:
@@ -184,6 +193,20 @@ def _native_methods(apk: Apk, abi: str, methods: set[tuple[str, str]]) -> Findin
         "native",
         bool(methods) and not missing,
         f"expected {missing} in {abi}" if missing else words,
+    )
+
+
+def _services(apk: Apk, classes: set[str]) -> Finding:
+    """Without Android's main thread, the first coroutine that needs it ends the app."""
+    files = (apk.files / "META-INF/services").glob("*")
+    services = {name.replace(".", "/") for path in files for name in path.read_text().split()}
+    needed = {_ANDROIDS_MAIN_THREAD} if _MAIN_THREAD in classes else set()
+    missing = sorted((services - classes) | (needed - services))
+    words = f"{len(services)} services are classes of the dex"
+    return Finding(
+        "services",
+        not missing,
+        f"expected {missing} in META-INF/services and in the dex" if missing else words,
     )
 
 

@@ -1,6 +1,7 @@
-"""Edits Java class files."""
+"""Reads and edits the constants of Java class files."""
 
 import struct
+from dataclasses import dataclass
 
 _UTF8 = 1
 # Sizes of the constants of a class file behind their tag, by tag (JVM specification, table 4.4-A).
@@ -12,37 +13,37 @@ _FORBIDDEN = b" ,'!?#%&={}|~^@"
 _PLAIN = bytes.maketrans(_FORBIDDEN, b"_" * len(_FORBIDDEN))
 
 
-# Attributes with a name that nobody knows are skipped.
-_PARAMETERS, _UNKNOWN = b"\1\0\x10MethodParameters", b"\1\0\x10UnusedParameters"
-_VERSION = slice(4, 8)
-_JAVA_8 = struct.pack(">HH", 0, 52)
+@dataclass(frozen=True)
+class Constant:
+    """A constant, and where it begins. `first` is its first index, of a text its size."""
+
+    tag: int
+    at: int
+    first: int
+    text: str = ""
 
 
-def as_of_java_8(content: bytes) -> bytes:
-    """The class with the version of Java 8, for tools that read no later one."""
-    edited = bytearray(content)
-    edited[_VERSION] = _JAVA_8
-    return bytes(edited)
-
-
-def without_parameter_names(content: bytes) -> bytes:
-    """The class without the attribute that names the parameters of methods."""
-    return content.replace(_PARAMETERS, _UNKNOWN)
+def constants(content: bytes) -> tuple[dict[int, Constant], int]:
+    """The constants by their index, and where they end."""
+    (count,) = struct.unpack_from(">H", content, 8)
+    found = {}
+    position, index = 10, 1
+    while index < count:
+        tag = content[position]
+        (first,) = struct.unpack_from(">H", content, position + 1)
+        size = 2 + first if tag == _UTF8 else _SIZES[tag]
+        text = content[position + 3 : position + 1 + size] if tag == _UTF8 else b""
+        found[index] = Constant(tag, position, first, text.decode(errors="replace"))
+        position += 1 + size
+        index += 2 if tag in _WIDE else 1
+    return found, position
 
 
 def with_plain_names(content: bytes) -> bytes:
     """The class with underscores for spaces and punctuation in all of its names and texts."""
     edited = bytearray(content)
-    (count,) = struct.unpack_from(">H", content, 8)
-    position, index = 10, 1
-    while index < count:
-        tag = content[position]
-        if tag == _UTF8:
-            (size,) = struct.unpack_from(">H", content, position + 1)
-            text = slice(position + 3, position + 3 + size)
+    for constant in constants(content)[0].values():
+        if constant.tag == _UTF8:
+            text = slice(constant.at + 3, constant.at + 3 + constant.first)
             edited[text] = content[text].translate(_PLAIN)
-            position = text.stop
-        else:
-            position += 1 + _SIZES[tag]
-        index += 2 if tag in _WIDE else 1
     return bytes(edited)

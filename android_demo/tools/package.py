@@ -6,7 +6,8 @@ from pathlib import Path
 import resources
 from archive import Entry, write_archive
 from commands import fail
-from project import AARS, ABIS
+from dex import SERVICES
+from project import AARS, ABIS, ANDROIDX_AARS
 
 # Left as they are: Android maps the table of resources, the model and the libraries into memory.
 _STORED = (".arsc", ".tflite", ".so", ".png", ".jpg", ".webp")
@@ -15,7 +16,8 @@ _STORED = (".arsc", ".tflite", ".so", ".png", ".jpg", ".webp")
 def write_apk(path: Path, dex_files: list[Path]) -> None:
     """Writes an APK without a signature."""
     linked = _entries(resources.LINKED)
-    write_archive(path, linked + _dex_entries(dex_files, "") + library_entries())
+    code = _dex_entries(dex_files, "") + _service_entries("")
+    write_archive(path, linked + code + library_entries())
 
 
 def write_module(path: Path, dex_files: list[Path]) -> None:
@@ -26,15 +28,17 @@ def write_module(path: Path, dex_files: list[Path]) -> None:
         else entry
         for entry in _entries(resources.LINKED_PROTO)
     ]
-    write_archive(path, linked + _dex_entries(dex_files, "dex/") + library_entries())
+    code = _dex_entries(dex_files, "dex/") + _service_entries("root/")
+    write_archive(path, linked + code + library_entries())
 
 
 def library_entries() -> list[Entry]:
-    """TensorFlow Lite's native libraries of the ABIs that the app supports."""
+    """The native libraries of the ABIs that the app supports."""
     libraries = {
         f"lib/{abi}/{path.name}": path
         for abi in ABIS
-        for path in sorted(AARS.glob(f"*/jni/{abi}/*.so"))
+        for aars in (ANDROIDX_AARS, AARS)
+        for path in sorted(aars.glob(f"*/jni/{abi}/*.so"))
     }
     if not libraries:
         fail(f"no native libraries in {AARS}. Run `make apk`, which calls Maven first.")
@@ -49,3 +53,10 @@ def _entries(archive: Path) -> list[Entry]:
 
 def _dex_entries(dex_files: list[Path], folder: str) -> list[Entry]:
     return [Entry(f"{folder}{path.name}", path.read_bytes(), stored=False) for path in dex_files]
+
+
+def _service_entries(folder: str) -> list[Entry]:
+    return [
+        Entry(f"{folder}META-INF/services/{path.name}", path.read_bytes(), stored=False)
+        for path in sorted(SERVICES.glob("*"))
+    ]

@@ -13,7 +13,6 @@ PACKAGES = {
     "keytool": "openjdk-17-jdk-headless",
     "ld": "binutils",
     "mvn": "maven",
-    "npm": "npm",
     "readelf": "binutils",
 }
 

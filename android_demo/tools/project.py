@@ -15,9 +15,10 @@ OWN = ROOT / "app/own"
 DIGITS = MAIN / "assets"
 APP_TARGET = ROOT / "app/target"
 RUNTIME_JARS = APP_TARGET / "runtime"
-# The platform's classes and resources (android-all): a link that tools/resources.py makes.
+# The platform's classes (android-all): a link that tools/resources.py makes.
 FRAMEWORK = APP_TARGET / "framework.jar"
 AARS = ROOT / "tflite/target/aar"
+ANDROIDX_AARS = ROOT / "androidx/target/aar"
 
 # Phones have the first, emulators and Chromebooks the second.
 ABIS = ("arm64-v8a", "x86_64")

@@ -1,8 +1,8 @@
-"""The tests of the app: python3 android_demo/tools/test_app.py [forms | dex | libraries]
+"""The tests of the app: python3 android_demo/tools/test_app.py [forms | dex | start | libraries]
 
 Maven's tests, the APK's checks and the tools' own. `forms` are the tests of every screen in every
-form, `dex` core's tests against the dex, `libraries` a program of its own that uses the published
-libraries: `make soak` runs these.
+form, `dex` core's tests against the dex, `start` the app of the shipped dex, `libraries` a program
+of its own that uses the published libraries: `make soak` runs these.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import build_apk
 import dex_tests
 import library_tests
 import maven
+import start_test
 from commands import fail, require
 from packages import PACKAGES
 from project import DIGITS, assets, litert_folder
@@ -23,6 +24,7 @@ from results import Result
 SOAKS = {
     "forms": maven.test_forms,
     "dex": dex_tests.test_dex,
+    "start": start_test.test_start,
     "libraries": library_tests.test_libraries,
 }
 

@@ -6,8 +6,9 @@ import sys
 import tempfile
 import unittest
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -15,7 +16,7 @@ import checks
 import fetch
 from archive import Entry, write_archive
 from commands import run
-from project import APK, FRAMEWORK
+from project import APK
 
 MODEL = "assets/bundles/digits-int8/model.tflite"
 LIBRARY = "lib/arm64-v8a/libtensorflowlite_jni.so"
@@ -89,6 +90,15 @@ class ChecksTest(unittest.TestCase):
         path = self.broken(without="classes.dex")
         self.assertIn("MainActivity", self.bad(checks.dex, path)[0])
 
+    def test_a_service_that_the_dex_lacks_is_found(self) -> None:
+        self.assertIn("Implementation", self.bad(checks.dex, self.with_another_service())[0])
+
+    def test_coroutines_without_androids_main_thread_are_found(self) -> None:
+        dex = checks.DexFile(1, frozenset({checks._MAIN_THREAD}), frozenset())
+        with mock.patch.object(checks, "read_dex", return_value=dex):
+            found = self.bad(checks.dex, self.broken(without="META-INF/services/"))
+        self.assertIn("AndroidDispatcherFactory", found[-1])
+
     def test_every_check_fails_on_an_apk_that_breaks_it(self) -> None:
         findings = [
             (check, finding) for check in checks.CHECKS for finding in self.found(check, APK)
@@ -99,7 +109,11 @@ class ChecksTest(unittest.TestCase):
             checks.models: [self.with_changed_models],
             checks.alignment: [self.misaligned],
             checks.libraries: [self.with_libraries(change) for change in LIBRARY_CHANGES],
-            checks.dex: [lambda: self.broken(without="classes.dex"), self.without_libraries],
+            checks.dex: [
+                lambda: self.broken(without="classes.dex"),
+                self.without_libraries,
+                self.with_another_service,
+            ],
         }
         for check in checks.CHECKS:
             labels = {label(finding) for each, finding in findings if each is check}
@@ -123,9 +137,13 @@ class ChecksTest(unittest.TestCase):
         path = self.folder / "manifest.apk"
         versions = ("--min-sdk-version", "21", "--target-sdk-version", "30")
         names = ("--version-code", "77", "--version-name", "0.0.77")
-        inputs = ("-I", FRAMEWORK.resolve(), "--manifest", manifest)
+        inputs = ("-I", fetch.framework(), "--manifest", manifest)
         run(fetch.aapt2(), "link", "-o", path, *inputs, *versions, *names)
         return path
+
+    def with_another_service(self) -> Path:
+        entry = Entry("META-INF/services/Service", b"Implementation", stored=False)
+        return self.broken(add=[entry])
 
     def with_changed_models(self) -> Path:
         models = [entry.name for entry in self.entries if entry.name.endswith("model.tflite")]
@@ -146,12 +164,15 @@ class ChecksTest(unittest.TestCase):
         return self.broken(without="lib/")
 
     def broken(
-        self, without: str = "-", change: dict[str, Callable[[Entry], Entry]] | None = None
+        self,
+        without: str = "-",
+        change: dict[str, Callable[[Entry], Entry]] | None = None,
+        add: Iterable[Entry] = (),
     ) -> Path:
         path = self.folder / "broken.apk"
         keep = [entry for entry in self.entries if not entry.name.startswith(without)]
         same = {entry.name: lambda entry: entry for entry in keep} | (change or {})
-        write_archive(path, [same[entry.name](entry) for entry in keep])
+        write_archive(path, [*(same[entry.name](entry) for entry in keep), *add])
         return path
 
     def bad(self, check: Check, path: Path, unpack: bool = True) -> list[str]:

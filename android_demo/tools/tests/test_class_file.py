@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from class_file import as_of_java_8, with_plain_names, without_parameter_names
+from class_file import with_plain_names
 
 HEADER = b"\xca\xfe\xba\xbe\0\0\0\x34"
 
@@ -25,17 +25,6 @@ class PlainNamesTest(unittest.TestCase):
         rest = b"code with spaces"
         plain = struct.pack(">H", 5) + utf8("Test$a__b") + long + utf8("(Ljava/util/List;)V")
         self.assertEqual(HEADER + plain + rest, with_plain_names(HEADER + pool + rest))
-
-    def test_only_the_version_becomes_java_8(self) -> None:
-        newer = b"\xca\xfe\xba\xbe\0\0\0\x41rest"
-        self.assertEqual(HEADER + b"rest", as_of_java_8(newer))
-
-    def test_names_of_parameters_become_an_unknown_attribute(self) -> None:
-        pool = struct.pack(">H", 3) + utf8("MethodParameters") + utf8("MethodParametersToo")
-        found = without_parameter_names(HEADER + pool)
-        self.assertEqual(len(HEADER + pool), len(found))
-        self.assertNotIn(utf8("MethodParameters"), found)
-        self.assertIn(utf8("MethodParametersToo"), found)
 
 
 if __name__ == "__main__":

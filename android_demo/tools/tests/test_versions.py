@@ -7,11 +7,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import fetch
+import resources
 from project import ABIS, ROOT, properties
 
 CATALOGUE = (ROOT / "gradle/libs.versions.toml").read_text()
 LOCK = ROOT.parent / "requirements.lock"
 APP_SCRIPT = (ROOT / "app/build.gradle.kts").read_text()
+LISTS = (ROOT / "androidx/aars.txt", ROOT / "androidx-test/aars.txt")
 SCRIPTS = [path.read_text() for path in ROOT.glob("**/build.gradle.kts")]
 # The catalogue's name of each version that pom.xml has too.
 SHARED = {
@@ -39,6 +42,23 @@ class VersionsTest(unittest.TestCase):
     def test_both_builds_use_the_same_versions(self) -> None:
         expected = {name: properties()[ours] for name, ours in SHARED.items()}
         self.assertEqual(expected, {name: versions().get(name) for name in SHARED})
+
+    def test_both_builds_use_the_same_androidx(self) -> None:
+        listed = {
+            f"{artifact.group}:{artifact.name.removesuffix('-android')}": artifact.version
+            for path in LISTS
+            for artifact in fetch.read(path)
+        }
+        pattern = r'module = "(androidx\.(?!camera)[\w.]+:[\w-]+)", version\.ref = "(\w+)"'
+        expected = {module: versions()[name] for module, name in re.findall(pattern, CATALOGUE)}
+        self.assertIn("androidx.compose.material3:material3", expected)
+        self.assertEqual(expected, {module: listed.get(module) for module in expected})
+
+    def test_all_of_compose_has_one_version(self) -> None:
+        compose = re.compile(r"androidx\.compose\.(?!material3)")
+        listed = [artifact for path in LISTS for artifact in fetch.read(path)]
+        found = {each.version for each in listed if compose.match(each.group)}
+        self.assertEqual({versions()["compose"]}, found)
 
     def test_the_tests_run_the_litert_of_gradle(self) -> None:
         pinned = re.search(r"^ai-edge-litert==(\S+)", LOCK.read_text(), re.MULTILINE)
@@ -72,11 +92,14 @@ class VersionsTest(unittest.TestCase):
         listed = ", ".join(f'"{abi}"' for abi in ABIS)
         self.assertIn(f"abiFilters += listOf({listed})", APP_SCRIPT)
 
+    def test_both_builds_have_the_same_languages(self) -> None:
+        self.assertIn(f'localeFilters += listOf("en", "{resources.LANGUAGE}")', APP_SCRIPT)
+
     def test_both_builds_have_the_same_modules(self) -> None:
         included = re.findall(r'":([\w-]+)"', (ROOT / "settings.gradle.kts").read_text())
         modules = re.findall(r"<module>([\w-]+)</module>", (ROOT / "pom.xml").read_text())
         # Stand-ins for AARs, which Gradle takes as they are, and the other build's runtime.
-        others = {"tflite", "camera-stubs", "interpreter"}
+        others = {"tflite", "camera-stubs", "interpreter", "androidx", "androidx-test"}
         self.assertEqual(set(included), set(modules) - others)
 
 

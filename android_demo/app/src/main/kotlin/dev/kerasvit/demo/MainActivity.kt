@@ -3,6 +3,7 @@ package dev.kerasvit.demo
 import android.Manifest
 import android.annotation.TargetApi
 import android.app.Activity
+import androidx.activity.ComponentActivity
 import android.content.ActivityNotFoundException
 import android.content.Intent
 import android.content.pm.PackageManager
@@ -29,7 +30,7 @@ import dev.kerasvit.demo.view.Host
 import dev.kerasvit.demo.view.RootView
 
 /** Connects the [Store] with the screen and with the system; it decides nothing itself. */
-class MainActivity : Activity(), Host {
+class MainActivity : ComponentActivity(), Host {
     private lateinit var store: Store
     private lateinit var root: RootView
     private lateinit var camera: CameraHolder
