@@ -1,5 +1,5 @@
-// The project for Android Studio and `./gradlew`. The command-line build without Google's Maven is
-// pom.xml; both compile the same source folders.
+// The project for Android Studio and `./gradlew`. The command-line build is pom.xml; both
+// compile the same source folders.
 pluginManagement {
     repositories {
         google()

@@ -24,7 +24,7 @@ def main() -> int:
 def build() -> Result:
     """Builds what is out of date, then checks the APK."""
     require("mvn", "java", "javac", "keytool", "apksigner", "dexdump", "readelf")
-    _step(1, "Kotlin and libraries, by Maven; the first time it downloads 480 MB")
+    _step(1, "Kotlin and libraries, by Maven; the first time it downloads 0.6 GB")
     compile_app()
     _step(2, "resources, models and samples, by aapt2")
     resources.link_resources()

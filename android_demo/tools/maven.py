@@ -95,9 +95,9 @@ def test_modules() -> list[Result]:
     return results
 
 
-def compile_tests() -> None:
-    """Compiles the app and its tests, with what these need."""
-    maven("package", "--projects", "app", "--also-make", "-Dtest=none", _NO_TESTS)
+def prepare_tests() -> None:
+    """Compiles the app, and brings what its tests need but these tests themselves."""
+    maven("package", "--projects", "app", "--also-make", "-Dmaven.test.skip=true")
 
 
 def test_forms() -> Result:

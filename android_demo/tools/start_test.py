@@ -12,10 +12,10 @@ from pathlib import Path
 
 from commands import require, run
 from dex import SERVICES, shipped_dex
-from maven import compile_tests
+from maven import prepare_tests
 from project import APP_TARGET, BUILD, FRAMEWORK, ROOT, RUNTIME_JARS
 from results import Result
-from translated_classes import make_fit, translate
+from translated_classes import UNVERIFIED, make_fit, translate
 
 FOLDER = BUILD / "start-test"
 CLASSES = FOLDER / "classes"
@@ -38,7 +38,7 @@ def main() -> int:
 def test_start() -> Result:
     """Translates the dex and runs the test."""
     require("mvn", "java", "javac", "enjarify")
-    compile_tests()
+    prepare_tests()
     shutil.rmtree(FOLDER, ignore_errors=True)
     CLASSES.mkdir(parents=True)
     app = FOLDER / "app.jar"
@@ -64,7 +64,7 @@ def _robolectric() -> list[str]:
 def _runs(path: str) -> bool:
     opened = ("java.base/java.io", "java.base/java.lang")
     command = (
-        *("java", "-Xverify:none", "-Xmx2g"),
+        *("java", UNVERIFIED, "-Xmx2g"),
         *(part for name in opened for part in ("--add-opens", f"{name}=ALL-UNNAMED")),
         *(
             "-Drobolectric.offline=true",

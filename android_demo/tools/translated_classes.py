@@ -1,10 +1,11 @@
 """Dex as classes for the JVM: translated by enjarify, and made fit where phones allow more.
 
 Enjarify's class files are older than interfaces with code: their version becomes that of Java 8,
-and what they call of interfaces is marked so. The JVM must run them without its verifier: R8 lets
-classes be constructed by their superclass's constructor.
+and what they call of interfaces is marked so. R8 lets classes be constructed by the constructor of
+their superclass, which the JVM allows only without its verifier.
 """
 
+import re
 import struct
 import zipfile
 from collections.abc import Iterable
@@ -14,8 +15,12 @@ from pathlib import Path
 from class_file import constants
 from commands import run
 
+# The JVM's option without which these classes do not run.
+UNVERIFIED = "-Xverify:none"
 _CLASS, _METHOD, _INTERFACE_METHOD = 7, 10, 11
 _IS_INTERFACE = 0x0200
+# What R8 adds for classes of newer Android. Those of support libraries are the app's.
+_STAND_IN = re.compile("android/(?!support/)")
 _JAVA_8 = struct.pack(">HH", 0, 52)
 
 
@@ -47,7 +52,7 @@ def make_fit(jar: Path, sources: Iterable[Path]) -> None:
     for source in sources:
         with zipfile.ZipFile(source) as entries:
             for entry in entries.namelist():
-                if not entry.startswith("android/"):
+                if not _STAND_IN.match(entry):
                     classes[entry] = _read(entries.read(entry))
     by_name = {each.name: each for each in classes.values()}
     interfaces = {each.name for each in by_name.values() if each.is_interface} | {

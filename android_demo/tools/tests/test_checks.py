@@ -16,6 +16,7 @@ import checks
 import fetch
 from archive import Entry, write_archive
 from commands import run
+from dex_file import DexFile
 from project import APK
 
 MODEL = "assets/bundles/digits-int8/model.tflite"
@@ -94,7 +95,7 @@ class ChecksTest(unittest.TestCase):
         self.assertIn("Implementation", self.bad(checks.dex, self.with_another_service())[0])
 
     def test_coroutines_without_androids_main_thread_are_found(self) -> None:
-        dex = checks.DexFile(1, frozenset({checks._MAIN_THREAD}), frozenset())
+        dex = DexFile(1, frozenset({checks._MAIN_THREAD}), frozenset())
         with mock.patch.object(checks, "read_dex", return_value=dex):
             found = self.bad(checks.dex, self.broken(without="META-INF/services/"))
         self.assertIn("AndroidDispatcherFactory", found[-1])

@@ -1,6 +1,8 @@
 import static org.robolectric.Shadows.shadowOf;
 
 import android.app.Activity;
+import android.graphics.Bitmap;
+import android.graphics.Canvas;
 import android.graphics.Rect;
 import android.os.Bundle;
 import android.os.Looper;
@@ -41,8 +43,6 @@ import org.robolectric.util.ReflectionHelpers.ClassParameter;
 @Config(sdk = 35, qualifiers = "w411dp-h891dp-hdpi")
 @GraphicsMode(GraphicsMode.Mode.NATIVE)
 public class StartTest {
-    private static final int MINUTE = 60_000;
-
     @Test
     public void goldenCheckPasses() throws Exception {
         loadRuntime();
@@ -86,7 +86,7 @@ public class StartTest {
     }
 
     private static Node await(String text) {
-        long end = System.nanoTime() + Duration.ofMillis(MINUTE).toNanos();
+        long end = System.nanoTime() + Duration.ofMinutes(1).toNanos();
         while (System.nanoTime() < end) {
             pass();
             for (Node node : nodes()) {
@@ -97,7 +97,7 @@ public class StartTest {
         throw new AssertionError("expected \"" + text + "\" on the screen, received " + texts);
     }
 
-    /** Lets the worker work, and the main thread draw some frames. */
+    /** Lets the worker work, and the main thread draw: Compose arranges things when it draws them. */
     private static void pass() {
         try {
             Thread.sleep(20);
@@ -105,6 +105,11 @@ public class StartTest {
             throw new AssertionError(e);
         }
         shadowOf(Looper.getMainLooper()).idleFor(Duration.ofMillis(100));
+        for (View window : WindowInspector.getGlobalWindowViews()) {
+            Bitmap picture =
+                Bitmap.createBitmap(window.getWidth(), window.getHeight(), Bitmap.Config.ARGB_8888);
+            window.draw(new Canvas(picture));
+        }
     }
 
     private record Node(View view, AccessibilityNodeInfo info) {
@@ -124,8 +129,8 @@ public class StartTest {
         AccessibilityNodeProvider provider = view.getAccessibilityNodeProvider();
         if (provider != null) {
             collect(view, provider, AccessibilityNodeProvider.HOST_VIEW_ID, found);
-        } else {
-            if (view.isShown()) found.add(new Node(view, view.createAccessibilityNodeInfo()));
+        } else if (view.isShown()) {
+            found.add(new Node(view, view.createAccessibilityNodeInfo()));
         }
         if (view instanceof ViewGroup group) {
             for (int i = 0; i < group.getChildCount(); i++) collect(group.getChildAt(i), found);

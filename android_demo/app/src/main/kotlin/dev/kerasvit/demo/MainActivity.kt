@@ -3,7 +3,6 @@ package dev.kerasvit.demo
 import android.Manifest
 import android.annotation.TargetApi
 import android.app.Activity
-import androidx.activity.ComponentActivity
 import android.content.ActivityNotFoundException
 import android.content.Intent
 import android.content.pm.PackageManager
@@ -19,6 +18,7 @@ import android.view.Window
 import android.widget.Toast
 import android.window.OnBackInvokedCallback
 import android.window.OnBackInvokedDispatcher
+import androidx.activity.ComponentActivity
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Facing
 import dev.kerasvit.demo.state.Permission
