@@ -6,7 +6,7 @@ import java.util.Locale
 /** Finds classes by a part of their names, in lists of thousands; case and accents do not count. */
 class LabelSearch(private val labels: List<String>) {
     // Only when something is searched for: a long list is on the screen before.
-    private val folded by lazy(LazyThreadSafetyMode.NONE) { labels.map(::fold) }
+    private val folded by lazy { labels.map(::fold) }
 
     /**
      * The classes whose names contain every word of [query]: first those where each is the
