@@ -3,9 +3,10 @@ package dev.kerasvit.demo
 import android.app.Activity
 import android.graphics.SurfaceTexture
 import android.hardware.display.DisplayManager
-import android.view.Display
 import android.view.Surface
 import android.view.TextureView
+import androidx.core.content.ContextCompat
+import dev.kerasvit.demo.screen.cameraTransform
 import dev.kerasvit.demo.source.Cameras
 import dev.kerasvit.demo.source.OpenCamera
 import dev.kerasvit.demo.state.Event
@@ -14,7 +15,6 @@ import dev.kerasvit.demo.state.Problem
 import dev.kerasvit.demo.state.Source
 import dev.kerasvit.demo.state.Store
 import dev.kerasvit.demo.state.UiState
-import dev.kerasvit.demo.view.cameraTransform
 
 /** Keeps the camera open exactly while the activity is in front and the state wants it. */
 internal class CameraHolder(
@@ -22,7 +22,7 @@ internal class CameraHolder(
     private val store: Store,
     private val cameras: Cameras,
 ) {
-    private val displays = activity.getSystemService(DisplayManager::class.java)
+    private val displays = checkNotNull(activity.getSystemService(DisplayManager::class.java))
     private var view: TextureView? = null
     private var surface: SurfaceTexture? = null
     private var isInFront = false
@@ -121,13 +121,12 @@ internal class CameraHolder(
         override fun onDisplayRemoved(id: Int) = Unit
     }
 
-    private fun displayDegrees(): Int {
-        val display = displays.getDisplay(Display.DEFAULT_DISPLAY)
-        return when (display.rotation) {
+    // A foldable has several displays.
+    private fun displayDegrees(): Int =
+        when (ContextCompat.getDisplayOrDefault(activity).rotation) {
             Surface.ROTATION_90 -> 90
             Surface.ROTATION_180 -> 180
             Surface.ROTATION_270 -> 270
             else -> 0
         }
-    }
 }

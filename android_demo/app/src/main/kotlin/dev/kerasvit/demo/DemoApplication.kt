@@ -7,10 +7,13 @@ import android.os.HandlerThread
 import android.os.Looper
 import android.os.Process
 import dev.kerasvit.core.Clock
+import dev.kerasvit.demo.screen.Colours
+import dev.kerasvit.demo.screen.phoneColours
 import dev.kerasvit.demo.source.AssetBundles
 import dev.kerasvit.demo.source.Bundles
 import dev.kerasvit.demo.source.Cameras
 import dev.kerasvit.demo.source.Pictures
+import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Settings
 import dev.kerasvit.demo.state.Store
 import dev.kerasvit.demo.state.UiState
@@ -21,19 +24,29 @@ import java.util.concurrent.Executor
 /** Holds what outlives the activity: the worker thread, the cameras and the [Store]. */
 open class DemoApplication : Application() {
     /** The one thread that decodes, loads and computes; the camera's frames arrive on it too. */
-    val worker: Handler by lazy {
-        val thread = HandlerThread("worker", Process.THREAD_PRIORITY_DEFAULT)
-        thread.start()
-        Handler(thread.looper)
-    }
+    val worker: Handler by lazy { handler("worker") }
+
+    /** Opens and closes cameras, which must not wait for the worker. */
+    val cameraThread: Handler by lazy { handler("camera") }
 
     /** An activity that is made anew opens a camera which the one before it may still close. */
-    val cameras: Cameras by lazy { Cameras(this, worker) }
+    val cameras: Cameras by lazy { Cameras(this, cameraThread, worker) }
+
+    open val colours: Colours = phoneColours
+
+    open val keptSettings: KeptSettings by lazy {
+        PreferredSettings(getSharedPreferences("settings", MODE_PRIVATE))
+    }
 
     protected var store: Store? = null
 
     /** The store; a new one begins with [settings], which an earlier process saved. */
     fun store(settings: Settings?): Store = store ?: newStore(settings).also { store = it }
+
+    override fun onTrimMemory(level: Int) {
+        super.onTrimMemory(level)
+        if (level >= TRIM_MEMORY_BACKGROUND) store?.send(Event.Sleep)
+    }
 
     /** Tests run LiteRT on the JVM instead. */
     protected open fun engines(): EngineFactory = enginesOf(this)
@@ -45,8 +58,9 @@ open class DemoApplication : Application() {
     private fun newStore(settings: Settings?): Store {
         val main = Handler(Looper.getMainLooper())
         val engines = engines()
-        val initial = UiState(settings ?: Settings(), backends = engines.backends)
-        return Store(initial) { publish ->
+        val known = settings ?: keptSettings.read() ?: Settings()
+        val initial = UiState(known, backends = engines.backends)
+        val store = Store(initial) { publish ->
             Workshop(
                 bundles(),
                 Pictures(contentResolver, assets),
@@ -56,7 +70,20 @@ open class DemoApplication : Application() {
                 clock(),
             ) { event -> main.post { publish(event) } }
         }
+        var kept = known.choices
+        store.observe { state ->
+            val choices = state.settings.choices
+            if (choices != kept) keptSettings.write(choices)
+            kept = choices
+        }
+        return store
     }
+}
+
+private fun handler(name: String): Handler {
+    val thread = HandlerThread(name, Process.THREAD_PRIORITY_DEFAULT)
+    thread.start()
+    return Handler(thread.looper)
 }
 
 private fun device(): String =

@@ -1,52 +1,64 @@
 package dev.kerasvit.demo
 
 import android.Manifest
-import android.annotation.TargetApi
-import android.app.Activity
 import android.content.ActivityNotFoundException
 import android.content.Intent
 import android.content.pm.PackageManager
-import android.graphics.SurfaceTexture
 import android.net.Uri
-import android.os.Build
 import android.os.Bundle
-import android.provider.MediaStore
 import android.provider.Settings as SystemSettings
-import android.view.TextureView
-import android.view.View
-import android.view.Window
 import android.widget.Toast
-import android.window.OnBackInvokedCallback
-import android.window.OnBackInvokedDispatcher
 import androidx.activity.ComponentActivity
+import androidx.activity.compose.setContent
+import androidx.activity.enableEdgeToEdge
+import androidx.activity.result.PickVisualMediaRequest
+import androidx.activity.result.contract.ActivityResultContracts.PickVisualMedia
+import androidx.activity.result.contract.ActivityResultContracts.RequestMultiplePermissions
+import androidx.compose.runtime.Composable
+import androidx.compose.runtime.getValue
+import androidx.compose.runtime.mutableStateOf
+import androidx.compose.runtime.setValue
+import androidx.compose.ui.Modifier
+import dev.kerasvit.demo.screen.App
+import dev.kerasvit.demo.screen.CameraView
+import dev.kerasvit.demo.screen.Host
+import dev.kerasvit.demo.screen.Theme
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Facing
 import dev.kerasvit.demo.state.Permission
 import dev.kerasvit.demo.state.Source
 import dev.kerasvit.demo.state.Store
 import dev.kerasvit.demo.state.UiState
-import dev.kerasvit.demo.state.backFrom
-import dev.kerasvit.demo.view.Host
-import dev.kerasvit.demo.view.RootView
 
 /** Connects the [Store] with the screen and with the system; it decides nothing itself. */
 class MainActivity : ComponentActivity(), Host {
     private lateinit var store: Store
-    private lateinit var root: RootView
-    private lateinit var camera: CameraHolder
-    private val back = BackButton(this) { store.send(Event.Back) }
+    internal lateinit var camera: CameraHolder
+    private var shown by mutableStateOf(UiState())
     private val observer: (UiState) -> Unit = ::render
     private var wasRefused = false // The camera, as far as this activity knows.
+    private val permission = registerForActivityResult(RequestMultiplePermissions(), ::onPermission)
+    private val photo = registerForActivityResult(PickVisualMedia(), ::onPhoto)
 
     override fun onCreate(savedInstanceState: Bundle?) {
+        enableEdgeToEdge()
         super.onCreate(savedInstanceState)
         val application = application as DemoApplication
         store = application.store(savedInstanceState?.let(::savedSettings))
         camera = CameraHolder(this, store, application.cameras)
-        root = RootView(this, this)
-        setContentView(root.view)
-        drawBehindBars()
+        if (savedInstanceState == null) take(intent)
         store.observe(observer)
+        setContent { Theme(application.colours) { App(shown, store::send, this) } }
+    }
+
+    override fun onNewIntent(intent: Intent) {
+        super.onNewIntent(intent)
+        take(intent)
+    }
+
+    override fun onStart() {
+        super.onStart()
+        if (store.state.isAsleep) store.send(Event.Wake)
     }
 
     override fun onResume() {
@@ -71,8 +83,6 @@ class MainActivity : ComponentActivity(), Host {
         store.state.settings.save(outState)
     }
 
-    override fun send(event: Event) = store.send(event)
-
     override fun chooseCamera(facing: Facing) {
         camera.findCameras()
         store.send(Event.ChooseSource(Source.Camera(facing)))
@@ -81,33 +91,28 @@ class MainActivity : ComponentActivity(), Host {
             store.send(Event.PermissionChanged(Permission.GRANTED))
         } else {
             wasRefused = wasRefused || isExplanationWanted()
-            requestPermissions(arrayOf(Manifest.permission.CAMERA), CAMERA_REQUEST)
+            permission.launch(arrayOf(Manifest.permission.CAMERA))
         }
     }
 
-    override fun onRequestPermissionsResult(request: Int, names: Array<String>, results: IntArray) {
-        if (request != CAMERA_REQUEST) return
+    private fun onPermission(answers: Map<String, Boolean>) {
         // Not to be asked again is what was refused before, and wants no explanation. A first
         // dialog that was dismissed wants none either; an answer without results is a dialog that
         // was interrupted.
-        val isAskable = results.isEmpty() || !wasRefused || isExplanationWanted()
-        if (results.isNotEmpty()) wasRefused = true
+        val isAskable = answers.isEmpty() || !wasRefused || isExplanationWanted()
+        if (answers.isNotEmpty()) wasRefused = true
         store.send(Event.PermissionChanged(permission(isAskable)))
     }
 
-    override fun choosePhoto() {
-        try {
-            startActivityForResult(photoChooser(), PHOTO_REQUEST)
-        } catch (_: ActivityNotFoundException) {
-            say(R.string.picture_chooser_missing)
-        }
-        // The chip must not show a choice that was not made.
-        root.render(store.state)
+    // Needs no permission.
+    override fun choosePhoto() = try {
+        photo.launch(PickVisualMediaRequest(PickVisualMedia.ImageOnly))
+    } catch (_: ActivityNotFoundException) {
+        say(R.string.picture_chooser_missing)
     }
 
-    override fun onActivityResult(request: Int, result: Int, data: Intent?) {
-        val uri = data?.data ?: return
-        if (request != PHOTO_REQUEST || result != RESULT_OK) return
+    private fun onPhoto(uri: Uri?) {
+        if (uri == null) return
         keepReadable(uri)
         store.send(Event.ChooseSource(Source.Picture(uri.toString())))
     }
@@ -129,15 +134,14 @@ class MainActivity : ComponentActivity(), Host {
         startActivity(Intent.createChooser(send, title))
     }
 
-    override fun onCameraSurface(view: TextureView, surface: SurfaceTexture) =
-        camera.onSurface(view, surface)
+    @Composable
+    override fun Camera(modifier: Modifier) =
+        CameraView(modifier, camera::onSurface, camera::onSurfaceGone)
 
-    override fun onCameraSurfaceGone(surface: SurfaceTexture) = camera.onSurfaceGone(surface)
-
-    // Android 13 and newer do not call this if the app has a callback.
-    @Suppress("OVERRIDE_DEPRECATION", "DEPRECATION")
-    override fun onBackPressed() {
-        if (back.isTaken) store.send(Event.Back) else super.onBackPressed()
+    /** A picture that another app shares. */
+    private fun take(intent: Intent) {
+        val uri = sharedPicture(intent) ?: return
+        store.send(Event.ShowShared(Source.Picture(uri.toString(), isLasting = false)))
     }
 
     private fun keepReadable(uri: Uri) {
@@ -156,9 +160,8 @@ class MainActivity : ComponentActivity(), Host {
     private fun say(text: Int) = Toast.makeText(this, text, Toast.LENGTH_LONG).show()
 
     private fun render(state: UiState) {
-        root.render(state)
+        shown = state
         camera.update(state)
-        back.isTaken = backFrom(state.settings) != null
     }
 
     private fun checkCamera() {
@@ -183,58 +186,4 @@ class MainActivity : ComponentActivity(), Host {
 
     private fun isCameraAllowed(): Boolean =
         checkSelfPermission(Manifest.permission.CAMERA) == PackageManager.PERMISSION_GRANTED
-
-    private fun drawBehindBars() =
-        if (Build.VERSION.SDK_INT >= Build.VERSION_CODES.R) window.fill() else window.oldFill()
 }
-
-@TargetApi(Build.VERSION_CODES.R)
-private fun Window.fill() = setDecorFitsSystemWindows(false)
-
-@Suppress("DEPRECATION")
-private fun Window.oldFill() {
-    decorView.systemUiVisibility = decorView.systemUiVisibility or
-        View.SYSTEM_UI_FLAG_LAYOUT_STABLE or
-        View.SYSTEM_UI_FLAG_LAYOUT_FULLSCREEN or
-        View.SYSTEM_UI_FLAG_LAYOUT_HIDE_NAVIGATION
-}
-
-// Neither needs a permission.
-private fun photoChooser(): Intent =
-    if (Build.VERSION.SDK_INT >= Build.VERSION_CODES.TIRAMISU) {
-        Intent(MediaStore.ACTION_PICK_IMAGES).setType("image/*")
-    } else {
-        Intent(Intent.ACTION_OPEN_DOCUMENT)
-            .addCategory(Intent.CATEGORY_OPENABLE)
-            .setType("image/*")
-    }
-
-/** Takes the "back" gesture while [isTaken]; otherwise the system shows where it leads. */
-private class BackButton(private val activity: Activity, private val onBack: () -> Unit) {
-    private var callback: Any? = null // `OnBackInvokedCallback` exists since Android 13.
-
-    var isTaken = false
-        set(value) {
-            if (value != field && Build.VERSION.SDK_INT >= Build.VERSION_CODES.TIRAMISU) {
-                if (value) take() else release()
-            }
-            field = value
-        }
-
-    @TargetApi(Build.VERSION_CODES.TIRAMISU)
-    private fun take() {
-        val taken = OnBackInvokedCallback { onBack() }
-        callback = taken
-        activity.onBackInvokedDispatcher
-            .registerOnBackInvokedCallback(OnBackInvokedDispatcher.PRIORITY_DEFAULT, taken)
-    }
-
-    @TargetApi(Build.VERSION_CODES.TIRAMISU)
-    private fun release() {
-        val taken = callback as? OnBackInvokedCallback ?: return
-        activity.onBackInvokedDispatcher.unregisterOnBackInvokedCallback(taken)
-    }
-}
-
-private const val CAMERA_REQUEST = 1
-private const val PHOTO_REQUEST = 2

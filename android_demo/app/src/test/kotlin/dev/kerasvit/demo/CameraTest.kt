@@ -8,6 +8,7 @@ import android.hardware.camera2.CameraMetadata
 import android.os.Bundle
 import android.util.Size
 import android.view.TextureView
+import dev.kerasvit.core.Clock
 import dev.kerasvit.core.RgbImage
 import dev.kerasvit.demo.source.Lens
 import dev.kerasvit.demo.source.OpenCamera
@@ -23,6 +24,7 @@ import dev.kerasvit.testing.allocatedBy
 import java.io.File
 import java.nio.BufferUnderflowException
 import java.util.concurrent.CountDownLatch
+import java.util.concurrent.atomic.AtomicLong
 import kotlin.test.assertEquals
 import kotlin.test.assertFalse
 import kotlin.test.assertIs
@@ -47,7 +49,8 @@ import org.robolectric.annotation.Config
 class CameraTest {
     @get:Rule
     val folder = TemporaryFolder()
-    private val phone = Phone()
+    @get:Rule
+    val phone = Phone()
     private val manager = phone.app.getSystemService(CameraManager::class.java)
     private val classified = mutableListOf<RgbImage>()
     private val problems = mutableListOf<Problem>()
@@ -275,7 +278,7 @@ class CameraTest {
     fun `a late failure of one camera leaves the other to be closed`() {
         startWithCamera()
         shadowOf(manager).triggerDisconnect()
-        shadowOf(phone.app.worker.looper).idle() // The activity does not know of it yet.
+        settle() // The activity does not know of it yet.
         phone.app.store(null).send(Event.ChooseSource(Source.Camera(Facing.FRONT)))
         phone.settle()
         val front = FakeImageReader.newest
@@ -358,6 +361,49 @@ class CameraTest {
     }
 
     @Test
+    fun `left, the camera is closed at once, however busy the worker is`() {
+        startWithCamera()
+        val reader = FakeImageReader.newest
+        val busy = CountDownLatch(1)
+        phone.app.worker.post { busy.await() } // As in an inference.
+        phone.controller.pause()
+        shadowOf(phone.app.cameraThread.looper).idle()
+        assertTrue(TroubledCameraManager.open.isEmpty())
+        // The worker may be reading one of its frames.
+        assertFalse(reader.isClosed)
+        busy.countDown()
+        phone.settle()
+        assertTrue(reader.isClosed)
+    }
+
+    @Test
+    fun `preview and frames have sizes that every camera gives at the same time`() {
+        val sizes = listOf(
+            Size(640, 480), Size(1440, 1080), Size(1600, 1200), Size(1920, 1080), Size(4032, 3024),
+        )
+        val camera = cameraOf(CameraCharacteristics.LENS_FACING_BACK, sizes = sizes)
+        assertEquals(Size(1440, 1080), Lens(camera, Facing.BACK, 0, 480).previewSize)
+        assertEquals(Size(1920, 1080), Lens(camera, Facing.BACK, 0, 2000).frameSize)
+    }
+
+    @Test
+    fun `how fast it goes is shown, frames per second only of a camera`() {
+        val now = AtomicLong()
+        phone.app.testClock = Clock { now.get() }
+        addCameras()
+        shadowOf(phone.app).grantPermissions(Manifest.permission.CAMERA)
+        phone.start()
+        assertTrue("0.00 ms" in phone.texts(), "${phone.texts()}")
+        phone.tap(R.string.source_camera)
+        surface()
+        repeat(14) {
+            now.addAndGet(100_000_000)
+            sendToApp()
+        }
+        assertTrue("0.00 ms · 10 fps" in phone.texts(), "${phone.texts()}")
+    }
+
+    @Test
     fun `frames allocate nothing but where the screen is written to`() {
         startWithCamera()
         val frames = phone.app.store(null).frames
@@ -403,8 +449,7 @@ class CameraTest {
     }
 
     private fun giveSurface() {
-        val view = phone.activity.findViewById<TextureView>(R.id.camera)
-        phone.activity.onCameraSurface(view, SurfaceTexture(0))
+        phone.activity.camera.onSurface(TextureView(phone.activity), SurfaceTexture(0))
     }
 
     private fun sendToApp() {
@@ -437,7 +482,10 @@ class CameraTest {
         settle()
     }
 
-    private fun settle() = shadowOf(phone.app.worker.looper).idle()
+    private fun settle() = repeat(3) {
+        shadowOf(phone.app.cameraThread.looper).idle()
+        shadowOf(phone.app.worker.looper).idle()
+    }
 
     // As in most phones: the sensors lie on their sides.
     private fun addCameras() {

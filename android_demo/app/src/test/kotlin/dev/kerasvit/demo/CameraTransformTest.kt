@@ -2,7 +2,7 @@ package dev.kerasvit.demo
 
 import dev.kerasvit.core.Orientation
 import dev.kerasvit.core.RgbImage
-import dev.kerasvit.demo.view.cameraTransform
+import dev.kerasvit.demo.screen.cameraTransform
 import kotlin.test.assertEquals
 import org.junit.Test
 import org.junit.runner.RunWith

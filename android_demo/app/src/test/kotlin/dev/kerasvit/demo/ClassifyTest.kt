@@ -4,12 +4,11 @@ import android.Manifest
 import android.content.pm.PackageManager
 import android.hardware.camera2.CameraCharacteristics
 import android.hardware.camera2.CameraManager
-import android.os.Bundle
 import android.provider.MediaStore
-import android.view.View
-import android.view.accessibility.AccessibilityEvent
-import android.view.accessibility.AccessibilityManager
-import android.widget.SeekBar
+import androidx.compose.ui.semantics.SemanticsActions
+import androidx.compose.ui.semantics.SemanticsProperties
+import androidx.compose.ui.test.onNodeWithContentDescription
+import androidx.compose.ui.test.performSemanticsAction
 import dev.kerasvit.demo.source.BitmapPreview
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Result
@@ -23,15 +22,18 @@ import kotlin.test.assertFalse
 import kotlin.test.assertIs
 import kotlin.test.assertTrue
 import org.json.JSONObject
+import org.junit.Rule
 import org.junit.Test
 import org.junit.runner.RunWith
 import org.robolectric.RobolectricTestRunner
 import org.robolectric.RuntimeEnvironment
 import org.robolectric.Shadows.shadowOf
+import org.robolectric.util.ReflectionHelpers
 
 @RunWith(RobolectricTestRunner::class)
 class ClassifyTest {
-    private val phone = Phone()
+    @get:Rule
+    val phone = Phone()
 
     @Test
     fun `starts with the first model and the picture that it brings along`() {
@@ -64,6 +66,7 @@ class ClassifyTest {
     fun `another backend and other threads are used, as chosen`() {
         phone.start()
         tapSample(0)
+        phone.tap(R.string.settings_title)
         phone.tap(R.string.backend_cpu_plain)
         phone.tap("4")
         assertEquals(Backend.CPU_PLAIN, answer().info.backend)
@@ -85,25 +88,35 @@ class ClassifyTest {
     fun `below the threshold no class is named`() {
         phone.start()
         val percent = (answer().rows[0].probability * 100).toInt()
-        send(Event.ChooseThreshold(percent + 1))
+        phone.send(Event.ChooseThreshold(percent + 1))
         assertTrue(phone.shows(R.string.result_unsure))
-        send(Event.ChooseThreshold(0))
+        phone.send(Event.ChooseThreshold(0))
         assertFalse(phone.shows(R.string.result_unsure))
-        // TalkBack reads the bar's position as a percentage of its length.
-        send(Event.ChooseThreshold(50))
-        val bar = phone.activity.findViewById<SeekBar>(R.id.threshold)
-        assertEquals(50, bar.progress * 100 / bar.max)
+    }
+
+    @Test
+    fun `the threshold is chosen with a slider, in steps of five percent`() {
+        phone.start()
+        phone.tap(R.string.settings_title)
+        val name = phone.activity.getString(R.string.setting_threshold_label)
+        val slider = phone.rule.onNodeWithContentDescription(name)
+        slider.performSemanticsAction(SemanticsActions.SetProgress) { it(61f) }
+        phone.settle()
+        assertEquals(60, phone.state.settings.threshold)
+        // TalkBack reads the place as a percentage of the range.
+        val range = slider.fetchSemanticsNode().config[SemanticsProperties.ProgressBarRangeInfo]
+        assertEquals(60f, range.current, 0.01f)
+        assertEquals(0f..100f, range.range)
     }
 
     @Test
     fun `rotation keeps the choice and computes nothing again`() {
         phone.start()
         tapSample(7)
-        phone.tap(R.string.backend_cpu_plain)
+        phone.send(Event.ChooseBackend(Backend.CPU_PLAIN))
         val before = phone.state
         RuntimeEnvironment.setQualifiers("+land")
-        phone.controller.configurationChange()
-        phone.settle()
+        phone.recreate()
         assertEquals(before, phone.state)
         assertTrue(phone.shows(answer().rows[0].label))
     }
@@ -112,13 +125,10 @@ class ClassifyTest {
     fun `after the end of the process the same choice is computed again`() {
         phone.start()
         tapSample(3)
-        phone.tap(R.string.backend_cpu_plain)
-        send(Event.ChooseThreshold(20))
+        phone.send(Event.ChooseBackend(Backend.CPU_PLAIN))
+        phone.send(Event.ChooseThreshold(20))
         val expected = phone.state.settings
-        val saved = Bundle()
-        phone.controller.pause().stop().saveInstanceState(saved).destroy()
-        phone.app.endProcess()
-        phone.start(saved)
+        phone.returnAfterEnd()
         assertEquals(expected, phone.state.settings)
         assertEquals(Backend.CPU_PLAIN, answer().info.backend)
         assertTrue(phone.shows("3"))
@@ -166,8 +176,7 @@ class ClassifyTest {
         addCamera()
         phone.start()
         phone.tap(R.string.source_camera)
-        phone.activity.onRequestPermissionsResult(1, emptyArray(), IntArray(0))
-        phone.settle()
+        answerPermission(emptyArray(), IntArray(0))
         assertTrue(phone.shows(R.string.action_allow))
     }
 
@@ -176,14 +185,11 @@ class ClassifyTest {
         phone.app.testBundles = FolderBundles(folderWithOtherGolden())
         phone.start()
         val first = (phone.state.preview as BitmapPreview).bitmap
-        send(Event.PickModel(rival = false))
-        send(Event.ChooseModel("other"))
+        phone.send(Event.PickModel(rival = false))
+        phone.send(Event.ChooseModel("other"))
         val second = (phone.state.preview as BitmapPreview).bitmap
         assertFalse(first.sameAs(second))
-        val saved = Bundle()
-        phone.controller.pause().stop().saveInstanceState(saved).destroy()
-        phone.app.endProcess()
-        phone.start(saved)
+        phone.returnAfterEnd()
         assertEquals(Source.Golden, phone.state.settings.source)
         assertTrue(second.sameAs((phone.state.preview as BitmapPreview).bitmap))
     }
@@ -214,31 +220,19 @@ class ClassifyTest {
         phone.start()
         phone.tap(R.string.screen_labels)
         assertEquals(Screen.LABELS, phone.state.settings.screen)
-        @Suppress("DEPRECATION")
-        phone.activity.onBackPressed()
-        phone.settle()
+        phone.goBack()
         assertEquals(Screen.CLASSIFY, phone.state.settings.screen)
         assertFalse(phone.activity.isFinishing)
     }
 
     @Test
     fun `what is announced is the class and not every number`() {
-        val accessibility = phone.app.getSystemService(AccessibilityManager::class.java)
-        shadowOf(accessibility).setEnabled(true)
         phone.start()
         tapSample(7)
-        repeat(3) { send(Event.ChooseThreshold(10 * it)) } // Draws the same answer again.
-        val spoken = shadowOf(accessibility).sentAccessibilityEvents
-            .filter { it.eventType == AccessibilityEvent.TYPE_ANNOUNCEMENT }
-            .map { it.text.joinToString() }
-        val labels = spoken.map { it.substringBefore(",") }
-        assertEquals(phone.state.announcement!!.label!!, labels.last())
-        assertTrue(labels.zipWithNext().none { (one, next) -> one == next }, "$labels")
-        // A live region also announces what changes in the views inside it.
-        val live = generateSequence(phone.activity.findViewById<View>(R.id.answer_label)) {
-            it.parent as? View
-        }.filter { it.accessibilityLiveRegion != View.ACCESSIBILITY_LIVE_REGION_NONE }
-        assertEquals(0, live.count())
+        val live = phone.nodes().filter { SemanticsProperties.LiveRegion in it.config }
+        assertEquals(listOf(phone.state.announcement!!.label), live.single().texts.distinct())
+        // Nothing inside a live region changes more often.
+        assertEquals(emptyList(), live.single().children)
     }
 
     /** The app's int8 digits twice; the second one's golden picture has a lighter corner. */
@@ -255,11 +249,6 @@ class ClassifyTest {
 
     private fun answer(): Result.Answer = assertIs<Result.Answer>(phone.state.result)
 
-    private fun send(event: Event) {
-        phone.app.store(null).send(event)
-        phone.settle()
-    }
-
     private fun tapSample(digit: Int) =
         phone.tap(phone.activity.getString(R.string.source_sample, "digit-$digit"))
 
@@ -273,7 +262,15 @@ class ClassifyTest {
         shadowOf(phone.app.packageManager).setShouldShowRequestPermissionRationale(name, mayAsk)
         val result =
             if (granted) PackageManager.PERMISSION_GRANTED else PackageManager.PERMISSION_DENIED
-        phone.activity.onRequestPermissionsResult(1, arrayOf(name), intArrayOf(result))
+        answerPermission(arrayOf(name), intArrayOf(result))
+    }
+
+    private fun answerPermission(names: Array<String>, results: IntArray) {
+        // As the system does before it calls the activity.
+        ReflectionHelpers.setField(phone.activity, "mHasCurrentPermissionsRequest", false)
+        val request = shadowOf(phone.activity).lastRequestedPermission.requestCode
+        @Suppress("DEPRECATION")
+        phone.activity.onRequestPermissionsResult(request, names, results)
         phone.settle()
     }
 }

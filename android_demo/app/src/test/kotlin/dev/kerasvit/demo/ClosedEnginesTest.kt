@@ -1,9 +1,15 @@
 package dev.kerasvit.demo
 
+import android.content.ComponentCallbacks2
 import dev.kerasvit.demo.state.Event
+import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Screen
 import dev.kerasvit.engine.Backend
 import kotlin.test.assertEquals
+import kotlin.test.assertIs
+import kotlin.test.assertNotNull
+import kotlin.test.assertNull
+import org.junit.Rule
 import org.junit.Test
 import org.junit.runner.RunWith
 import org.robolectric.RobolectricTestRunner
@@ -11,7 +17,8 @@ import org.robolectric.RobolectricTestRunner
 /** A phone may hold one large model and not two: what is no longer used is closed first. */
 @RunWith(RobolectricTestRunner::class)
 class ClosedEnginesTest {
-    private val phone = Phone()
+    @get:Rule
+    val phone = Phone()
     private val engines = CountedEngines()
 
     @Test
@@ -27,6 +34,29 @@ class ClosedEnginesTest {
         assertEquals(2, engines.most.get())
         phone.app.store(null).send(Event.Show(Screen.VERIFY))
         after(0) { Event.Verify }
+    }
+
+    @Test
+    fun `in the background, memory is given back until the app is shown again`() {
+        phone.app.testEngines = engines
+        phone.start()
+        val before = assertIs<Result.Answer>(phone.state.result)
+        phone.controller.pause().stop()
+        trim(ComponentCallbacks2.TRIM_MEMORY_UI_HIDDEN)
+        assertEquals(1, engines.open.get()) // The user may be choosing a photo.
+        trim(ComponentCallbacks2.TRIM_MEMORY_BACKGROUND)
+        assertEquals(0, engines.open.get())
+        assertNull(phone.state.preview)
+        phone.controller.restart().start().resume()
+        phone.settle()
+        assertEquals(1, engines.open.get())
+        assertNotNull(phone.state.preview)
+        assertEquals(before.rows, assertIs<Result.Answer>(phone.state.result).rows)
+    }
+
+    private fun trim(level: Int) {
+        phone.app.onTrimMemory(level)
+        phone.settle()
     }
 
     private fun after(expected: Int, event: () -> Event) {

@@ -6,13 +6,15 @@ import android.graphics.Color
 import android.graphics.Paint
 import android.os.Looper
 import dev.kerasvit.demo.state.Event
+import dev.kerasvit.demo.state.Facing
 import dev.kerasvit.demo.state.Model
+import dev.kerasvit.demo.state.Permission
 import dev.kerasvit.demo.state.Screen
 import dev.kerasvit.demo.state.Source
 import dev.kerasvit.engine.Backend
 import dev.kerasvit.engine.EngineFailure
 import java.util.concurrent.CountDownLatch
-import kotlin.test.assertEquals
+import org.junit.Rule
 import org.junit.Test
 import org.junit.runner.RunWith
 import org.robolectric.RobolectricTestRunner
@@ -22,7 +24,8 @@ import org.robolectric.Shadows.shadowOf
 /** Each look of the app in each form of the phone is as it must be, and has its place in a sheet. */
 @RunWith(RobolectricTestRunner::class)
 class FormsTest {
-    private val phone = Phone()
+    @get:Rule
+    val phone = Phone()
     private val layout = Layout(phone)
     private lateinit var healthy: List<Model>
 
@@ -44,8 +47,7 @@ class FormsTest {
     private fun onEveryLook(form: String, qualifiers: String, fontScale: Float = 1f) {
         RuntimeEnvironment.setQualifiers(qualifiers)
         RuntimeEnvironment.setFontScale(fontScale)
-        val reason = "Following operations are not supported by GPU delegate: BATCH_MATMUL"
-        phone.app.testEngines = RefusingEngines(Backend.GPU, EngineFailure.REFUSED, reason)
+        refuseGpu()
         phone.start()
         healthy = checkNotNull(phone.state.models)
         val sheet = mutableListOf<Pair<String, Bitmap>>()
@@ -54,19 +56,19 @@ class FormsTest {
             layout.checkTexts(place)
             layout.checkPlaces(place)
             layout.checkTargets(place)
-            checkDigits(place)
+            layout.checkDigits(place)
             if (look.isPictured) sheet += look.name to small(phone.picture())
         }
         phone.write("all_$form", drawn(sheet))
     }
 
     private fun show(look: Look, whileShown: () -> Unit) {
-        for (event in reset()) send(event)
+        for (event in reset()) phone.app.store(null).send(event)
         phone.settle()
         val mayGoOn = CountDownLatch(1)
         if (look.isBusy) phone.app.worker.post { mayGoOn.await() }
         try {
-            for (event in look.events(phone.state)) send(event)
+            for (event in look.events(phone.state)) phone.app.store(null).send(event)
             if (!look.isBusy) phone.settle()
             shadowOf(Looper.getMainLooper()).idle()
             phone.draw()
@@ -79,21 +81,78 @@ class FormsTest {
 
     private fun reset(): List<Event> = healthy.map { Event.ModelRead(it) } + listOf(
         Event.StopVerifying,
+        Event.ShowSettings(false),
         Event.Show(Screen.CLASSIFY),
         Event.ChooseSource(Source.Golden),
         Event.ChooseThreshold(50),
         Event.Search(""),
     )
 
-    private fun send(event: Event) = phone.app.store(null).send(event)
+    @Test
+    fun `pictures of the first screen`() {
+        phone.start()
+        phone.screenshot("classify_light")
+        phone.pullSheet()
+        phone.screenshot("classify_details")
+        phone.pullSheet()
+        picture("classify_dark", "+night")
+        picture("classify_chinese", "+zh-rCN")
+        picture("classify_rtl", "+ar-ldrtl")
+        picture("classify_large_font", "+notnight", fontScale = 2f)
+        picture("classify_landscape", "+w891dp-h411dp-land")
+        picture("classify_tablet", "+w800dp-h1200dp-night")
+        picture("settings_light", "+notnight") { phone.send(Event.ShowSettings(true)) }
+    }
 
-    // The words are English on a phone in Arabic; numbers must not be in two kinds of digits.
-    private fun checkDigits(place: String) {
-        val spoken = phone.views().mapNotNull { it.contentDescription?.toString() }
-        val others = (phone.texts() + spoken).filter { text ->
-            text.any { it.isDigit() && it !in '0'..'9' }
-        }
-        assertEquals(emptyList(), others, place)
+    @Test
+    fun `pictures of the other screens`() {
+        refuseGpu()
+        phone.start()
+        phone.send(Event.Show(Screen.COMPARE))
+        picture("compare_light", "+notnight")
+        picture("compare_dark", "+night")
+        picture("compare_tablet", "+w1000dp-h700dp-land")
+        picture("compare_large_font", "+notnight", fontScale = 1.5f)
+        phone.send(Event.Show(Screen.VERIFY))
+        phone.send(Event.Verify)
+        picture("verify_light", "+notnight")
+        picture("verify_chinese", "+zh-rCN")
+        picture("verify_dark", "+night")
+        picture("verify_rtl", "+ar-ldrtl")
+        picture("verify_tablet", "+w1000dp-h700dp-land")
+        phone.send(Event.Show(Screen.LABELS))
+        picture("labels_light", "+notnight")
+        picture("labels_rtl", "+ar-ldrtl")
+        picture("labels_dark", "+night")
+        phone.send(Event.PickModel(rival = false))
+        picture("models_light", "+notnight")
+        picture("models_chinese_dark", "+zh-rCN-night")
+        phone.send(Event.Show(Screen.CLASSIFY))
+        phone.send(Event.CamerasFound(listOf(Facing.BACK)))
+        phone.send(Event.ChooseSource(Source.Camera(Facing.BACK)))
+        phone.send(Event.PermissionChanged(Permission.REFUSED))
+        picture("permission_light", "+notnight")
+        picture("permission_chinese_dark", "+zh-rCN-night")
+        picture("permission_landscape", "+w891dp-h411dp-land")
+    }
+
+    private fun picture(
+        name: String,
+        qualifiers: String,
+        fontScale: Float = 1f,
+        first: () -> Unit = {},
+    ) {
+        RuntimeEnvironment.setQualifiers("en-rUS-ldltr-w411dp-h891dp-port-notnight-hdpi")
+        RuntimeEnvironment.setFontScale(fontScale)
+        RuntimeEnvironment.setQualifiers(qualifiers)
+        phone.recreate()
+        first()
+        phone.screenshot(name)
+    }
+
+    private fun refuseGpu() {
+        val reason = "Following operations are not supported by GPU delegate: BATCH_MATMUL"
+        phone.app.testEngines = RefusingEngines(Backend.GPU, EngineFailure.REFUSED, reason)
     }
 }
 

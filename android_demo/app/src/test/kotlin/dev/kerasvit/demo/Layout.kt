@@ -1,93 +1,139 @@
 package dev.kerasvit.demo
 
-import android.graphics.Rect
-import android.view.View
-import android.view.ViewGroup
-import android.widget.EditText
-import android.widget.FrameLayout
-import android.widget.HorizontalScrollView
-import android.widget.ListView
-import android.widget.TextView
+import androidx.compose.ui.geometry.Rect
+import androidx.compose.ui.geometry.Size
+import androidx.compose.ui.semantics.SemanticsActions
+import androidx.compose.ui.semantics.SemanticsNode
+import androidx.compose.ui.semantics.SemanticsProperties
+import androidx.compose.ui.semantics.SemanticsPropertyKey
+import androidx.compose.ui.semantics.getOrNull
+import androidx.compose.ui.text.TextLayoutResult
 import kotlin.test.assertEquals
 import kotlin.test.assertFalse
 import kotlin.test.assertTrue
 
-/** Checks of what is on a phone's screen. Each [form] in a message says in which form the phone is. */
+/** Checks of what is on a phone's screen. Messages say in which [form] the phone is. */
 class Layout(private val phone: Phone) {
-    /** Text is whole if its lines fit into the view, none ends in dots, and no word is broken. */
+    /** Text is whole if it fits into its place, does not end in dots, and no word is broken. */
     fun checkTexts(form: String) {
-        for (view in phone.views().filterIsInstance<TextView>()) {
-            val layout = view.layout ?: continue
-            if (view.text.isEmpty()) continue
-            val place = "$form: ${describe(view)}"
-            val room = view.height - view.compoundPaddingTop - view.compoundPaddingBottom
-            val isWhole = layout.height <= room + 1 || view is EditText
-            assertTrue(isWhole, "$place: ${layout.height} > $room")
-            val width = view.width - view.compoundPaddingLeft - view.compoundPaddingRight
-            for (line in 0 until layout.lineCount) {
-                assertEquals(0, layout.getEllipsisCount(line), place)
-                assertTrue(layout.getLineMax(line) <= width + 1, "$place: line $line is too wide")
-            }
-            assertTrue(isInWindow(view), "$place is wider than the window")
+        val width = phone.activity.window.decorView.width
+        for (node in phone.nodes()) {
+            val layout = layoutOf(node) ?: continue
+            val place = "$form: ${describe(node)}"
+            val (needed, room) = layout.multiParagraph.height to layout.size.height
+            val hasAllLines = !layout.multiParagraph.didExceedMaxLines
+            assertTrue(needed <= room + 1 && hasAllLines, "$place: $needed > $room")
+            val last = layout.lineCount - 1
+            val isWide = layout.multiParagraph.getLineWidth(last) > layout.size.width + 1
+            assertFalse(isWide || layout.isLineEllipsized(last), "$place: the last line")
+            for (line in 0 until last) checkBreak(layout, line, place)
+            val (left, right) = node.positionInRoot.x to node.positionInRoot.x + node.size.width
+            val isScrolled = node.isIn(SemanticsProperties.HorizontalScrollAxisRange)
+            assertTrue(isScrolled || left >= -1 && right <= width + 1, place)
         }
     }
 
-    /** Views lie inside their parents, and neighbours do not overlap. */
+    // Hashes have no place to be broken at.
+    private fun checkBreak(layout: TextLayoutResult, line: Int, place: String) {
+        val text = layout.layoutInput.text.text
+        if (text.split(Regex("\\s")).any { it.length > 30 }) return
+        val end = layout.getLineEnd(line)
+        val isBroken = text[end - 1].isLatin && text[end].isLatin
+        assertFalse(isBroken, "$place is broken at $end")
+    }
+
+    /** What is read lies beside what else is read. */
     fun checkPlaces(form: String) {
-        for (group in phone.views().filterIsInstance<ViewGroup>()) {
-            val children = (0 until group.childCount).map(group::getChildAt)
-                .filter { it.visibility == View.VISIBLE }
-            // Inside what scrolls are views that are larger than it.
-            if (!group.scrolls) for (child in children) {
-                val isInside = Rect(0, 0, group.width, group.height).contains(child.bounds)
-                assertTrue(isInside, "$form: ${describe(child)} ${child.bounds} of ${describe(group)}")
-            }
-            // Frames are made to lay one thing on another.
-            if (group is FrameLayout) continue
-            for ((i, one) in children.withIndex()) for (other in children.drop(i + 1)) {
-                val both = "$form: ${describe(one)} ${one.bounds}, ${describe(other)} ${other.bounds}"
-                assertFalse(Rect.intersects(one.bounds, other.bounds), both)
-            }
+        val texts = phone.nodes().filter { layoutOf(it) != null && !it.boundsInRoot.isEmpty }
+        for ((i, one) in texts.withIndex()) for (other in texts.drop(i + 1)) {
+            if (one.root !== other.root) continue
+            val both = one.boundsInRoot.deflate(1f).intersect(other.boundsInRoot.deflate(1f))
+            val isApart = both.width <= 0 || both.height <= 0
+            assertTrue(isApart, "$form: ${describe(one)} lies over ${describe(other)}")
         }
     }
 
-    /** What can be touched has a name for TalkBack, and 48 dp. */
+    /** What can be touched has a name and a role for TalkBack, and 48 dp. */
     fun checkTargets(form: String) {
         val density = phone.activity.resources.displayMetrics.density
-        for (view in phone.views().filter { it.isClickable && it !is ListView }) {
-            assertTrue(isNamed(view), "$form: ${describe(view)} has no name for TalkBack")
-            val width = view.width / density
-            val height = view.height / density
-            val size = "$form: ${describe(view)} is $width x $height dp"
-            assertTrue(width >= 48 && height >= 48, size)
+        for (node in phone.nodes().filter { it.isTarget }) {
+            val place = "$form: ${describe(node)}"
+            assertTrue(names(node).any { it.isNotBlank() }, "$place has no name for TalkBack")
+            val hasRole = ROLES.any { it in node.config }
+            // The handle of a sheet, and what is beside it, say what they do: Material draws them.
+            val isMaterial = node.isHandle || node.parent!!.isHandle || node.size == node.top.size
+            assertTrue(hasRole || isMaterial, place)
+            if (SemanticsActions.OnClick !in node.config) continue // Material's slider has 44 dp.
+            if (node.boundsInRoot.size != Rect(node.positionInRoot, node.sizeInRoot).size) continue
+            val touched = node.touchBoundsInRoot
+            val size = "${touched.width / density} x ${touched.height / density} dp"
+            assertTrue(minOf(touched.width, touched.height) >= 48 * density - 1, "$place: $size")
         }
     }
 
-    private fun isInWindow(view: View): Boolean {
-        val place = IntArray(2).also(view::getLocationInWindow)
-        val window = phone.activity.window.decorView
-        return place[0] >= 0 && place[0] + view.width <= window.width
+    /** Nothing that is read or touched lies under the system's bars. */
+    fun checkBars(form: String) {
+        val bottom = phone.activity.window.decorView.height - phone.bars.bottom
+        val nodes = phone.nodes().filter { it.texts.any(String::isNotBlank) }
+            .filterNot { it.boundsInRoot.isEmpty || SemanticsProperties.Role in it.config }
+        for (node in nodes.filter { layoutOf(it) != null }) {
+            val place = "$form: ${describe(node)} ${node.boundsInRoot}"
+            assertTrue(node.boundsInRoot.top >= phone.bars.top, place)
+            val isBelow = node.boundsInRoot.bottom > bottom
+            assertFalse(isBelow && !node.isIn(SemanticsProperties.VerticalScrollAxisRange), place)
+        }
     }
 
-    private fun isNamed(view: View): Boolean {
-        val text = (view as? TextView)?.let { it.text.ifEmpty { it.hint } }
-        return !view.contentDescription.isNullOrBlank() || !text.isNullOrBlank() ||
-            view is ViewGroup && texts(view).isNotEmpty()
+    /** TalkBack finds nothing that nobody sees. */
+    fun checkSpoken(form: String) {
+        val density = phone.activity.resources.displayMetrics.density
+        for (node in phone.nodes().filter { SemanticsProperties.ContentDescription in it.config }) {
+            // TalkBack frames the whole of what is merged.
+            if (generateSequence(node.parent) { it.parent }.any { it.isMerging }) continue
+            assertTrue(node.size.height >= 16 * density, "$form: ${describe(node)}")
+        }
     }
 
-    private fun texts(group: ViewGroup): List<CharSequence> =
-        (0 until group.childCount).map(group::getChildAt).filterIsInstance<TextView>()
-            .map { it.text }
+    /** The words are English on a phone in Arabic; numbers must not be in two kinds of digits. */
+    fun checkDigits(form: String) {
+        val others = phone.texts().filter { text -> text.any { it.isDigit() && it !in '0'..'9' } }
+        assertEquals(emptyList(), others, form)
+    }
 }
 
-fun describe(view: View): String {
-    val text = (view as? TextView)?.text ?: view.contentDescription
-    return "${view.javaClass.simpleName} \"$text\""
+fun describe(node: SemanticsNode): String = "\"${names(node).joinToString(" ")}\""
+
+private fun names(node: SemanticsNode): List<String> = node.texts + node.children.flatMap(::names)
+
+private fun layoutOf(node: SemanticsNode): TextLayoutResult? {
+    if (node.config.getOrNull(SemanticsProperties.Text).orEmpty().all { it.isEmpty() }) return null
+    val results = mutableListOf<TextLayoutResult>()
+    node.config.getOrNull(SemanticsActions.GetTextLayoutResult)?.action?.invoke(results)
+    return results.firstOrNull()
 }
 
-private val View.bounds: Rect get() = Rect(left, top, right, bottom)
+private val SemanticsNode.top: SemanticsNode
+    get() = generateSequence(this) { it.parent }.last()
 
-// A `ScrollView` is a frame, too.
-private val ViewGroup.scrolls: Boolean
-    get() = canScrollVertically(1) || canScrollVertically(-1) || this is HorizontalScrollView ||
-        this is ListView
+private fun SemanticsNode.isIn(range: SemanticsPropertyKey<*>) =
+    generateSequence(this) { it.parent }.any { range in it.config }
+
+private val SemanticsNode.isMerging: Boolean get() = config.isMergingSemanticsOfDescendants
+
+private val SemanticsNode.isTarget: Boolean
+    get() = SemanticsActions.OnClick in config || SemanticsActions.SetProgress in config
+
+private val SemanticsNode.isHandle: Boolean
+    get() = HANDLES.any { it in config }
+
+private val SemanticsNode.sizeInRoot
+    get() = Size(size.width.toFloat(), size.height.toFloat())
+
+private val Char.isLatin: Boolean get() = this in 'a'..'z' || this in 'A'..'Z'
+
+private val HANDLES =
+    listOf(SemanticsActions.Expand, SemanticsActions.Collapse, SemanticsActions.Dismiss)
+
+private val ROLES = listOf(
+    SemanticsProperties.Role, SemanticsActions.SetText, SemanticsActions.SetProgress,
+)

@@ -40,6 +40,7 @@ val looks: List<Look> = listOf(
     Look("answer") { emptyList() },
     Look("not sure") { listOf(Event.ChooseThreshold(100)) },
     Look("working", isBusy = true) { listOf(Event.ChooseSource(Source.Sample("digit-3.png"))) },
+    Look("settings") { listOf(Event.ShowSettings(true)) },
     Look("camera") { camera(Permission.GRANTED) + Event.CameraOpened(FrameSize(480, 640)) },
     Look("permission refused") { camera(Permission.REFUSED) },
     Look("permission refused for ever") { camera(Permission.REFUSED_FOR_EVER) },

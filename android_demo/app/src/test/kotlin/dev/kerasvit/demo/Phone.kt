@@ -8,28 +8,35 @@ import android.os.Build
 import android.os.Bundle
 import android.os.Looper
 import android.view.View
-import android.view.ViewGroup
 import android.view.WindowInsets
-import android.widget.TextView
+import android.view.inspector.WindowInspector
+import androidx.compose.ui.semantics.SemanticsActions
+import androidx.compose.ui.semantics.SemanticsNode
+import androidx.compose.ui.semantics.SemanticsProperties
+import androidx.compose.ui.semantics.getOrNull
+import androidx.compose.ui.test.SemanticsMatcher
+import androidx.compose.ui.test.hasSetTextAction
+import androidx.compose.ui.test.junit4.ComposeTestRule
+import androidx.compose.ui.test.junit4.v2.createEmptyComposeRule
+import androidx.compose.ui.test.performTextReplacement
+import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Settings
 import dev.kerasvit.demo.state.UiState
 import java.io.File
+import org.junit.rules.TestRule
 import org.robolectric.Robolectric
 import org.robolectric.RuntimeEnvironment
 import org.robolectric.Shadows.shadowOf
 import org.robolectric.android.controller.ActivityController
-import org.robolectric.util.ReflectionHelpers
-import org.robolectric.util.ReflectionHelpers.ClassParameter
 
 /** The app as a user holds it: starts it, touches what is on the screen, reads it, looks at it. */
-class Phone {
+class Phone(val rule: ComposeTestRule = createEmptyComposeRule()) : TestRule by rule {
     val app = RuntimeEnvironment.getApplication() as TestApplication
     lateinit var controller: ActivityController<MainActivity>
         private set
 
     val activity: MainActivity get() = controller.get()
     val state: UiState get() = app.store(null).state
-    private val root: View get() = activity.findViewById(R.id.root)
 
     fun start(saved: Bundle? = null): Phone {
         create(saved)
@@ -40,22 +47,38 @@ class Phone {
     /** As [start], without waiting for the worker. */
     fun create(saved: Bundle? = null) {
         // Two threads wait for each other where several tests share the processor.
-        if (saved == null) app.store(Settings(threads = 1))
+        if (saved == null) app.store(app.keptSettings.read() ?: Settings(threads = 1))
         controller = Robolectric.buildActivity(MainActivity::class.java)
         if (saved == null) controller.setup() else controller.setup(saved)
     }
 
     /** As after a change of the configuration: the activity is made anew, the process lives on. */
-    fun recreate() {
+    fun recreate() = start(leave())
+
+    /** Leaves the app; the system ends its process, and later starts it as the user left it. */
+    fun returnAfterEnd() {
+        val saved = leave()
+        app.endProcess()
+        start(saved)
+    }
+
+    /** What the system keeps of the activity. */
+    fun leave(): Bundle {
         val saved = Bundle()
         controller.pause().stop().saveInstanceState(saved).destroy()
-        start(saved)
+        return saved
+    }
+
+    fun send(event: Event) {
+        app.store(null).send(event)
+        settle()
     }
 
     /** Waits until the worker and the main thread have nothing to do. */
     fun settle() {
         repeat(4) {
             shadowOf(app.worker.looper).idle()
+            shadowOf(app.cameraThread.looper).idle()
             shadowOf(Looper.getMainLooper()).idle()
         }
         draw()
@@ -63,20 +86,33 @@ class Phone {
 
     /** As [settle], while the worker is busy. */
     fun draw() {
-        // The status bar and the navigation bar of a phone, which Robolectric does not have.
-        val density = activity.resources.displayMetrics.density
-        val bars = Rect(0, (28 * density).toInt(), 0, (20 * density).toInt())
-        root.dispatchApplyWindowInsets(
-            if (Build.VERSION.SDK_INT >= Build.VERSION_CODES.R) insets(bars) else oldInsets(bars),
-        )
+        // The status bar and the navigation bar of a phone, which Robolectric does not have. Before
+        // Android 11, androidx moves them bit by bit, and Robolectric takes them back meanwhile.
+        if (Build.VERSION.SDK_INT >= Build.VERSION_CODES.R) {
+            activity.window.decorView.dispatchApplyWindowInsets(insets())
+        }
         shadowOf(Looper.getMainLooper()).idle()
+        rule.waitForIdle()
     }
 
-    /** All that is on the screen, from top to bottom; also what scrolling would show. */
-    fun views(): List<View> = shown(activity.window.decorView)
+    /** The places of the system's bars. */
+    val bars: Rect
+        get() {
+            val density = activity.resources.displayMetrics.density
+            return Rect(0, (28 * density).toInt(), 0, (20 * density).toInt())
+        }
 
-    fun texts(): List<String> =
-        views().filterIsInstance<TextView>().map { it.text.toString() }.filter { it.isNotEmpty() }
+    private fun insets(): WindowInsets = WindowInsets.Builder()
+        .setInsets(WindowInsets.Type.statusBars(), Insets.of(0, bars.top, 0, 0))
+        .setInsets(WindowInsets.Type.navigationBars(), Insets.of(0, 0, 0, bars.bottom))
+        .build()
+
+    /** All that is on the screen; also what scrolling would show. */
+    fun nodes(): List<SemanticsNode> =
+        rule.onAllNodes(SemanticsMatcher("any") { true }, useUnmergedTree = true)
+            .fetchSemanticsNodes()
+
+    fun texts(): List<String> = nodes().flatMap { it.texts }
 
     fun shows(text: String): Boolean = texts().any { text in it }
 
@@ -84,36 +120,62 @@ class Phone {
 
     /** Touches the first thing that has this text, or that TalkBack calls so. */
     fun tap(text: String) {
-        val view = views().firstOrNull {
-            (it as? TextView)?.text?.toString() == text || it.contentDescription?.toString() == text
-        }
-        checkNotNull(view) { "nothing on the screen is called \"$text\": ${texts()}" }
-        generateSequence(view) { it.parent as? View }
-            .first { it.hasOnClickListeners() }
-            .performClick()
+        touch(text)
         settle()
     }
 
     fun tap(id: Int) = tap(activity.getString(id))
 
-    /** Leaves the app; the system ends its process, and later starts it as the user left it. */
-    fun returnAfterEnd() {
-        val saved = Bundle()
-        controller.pause().stop().saveInstanceState(saved).destroy()
-        app.endProcess()
-        start(saved)
+    /** As [tap], without waiting for the worker. */
+    fun touch(text: String) {
+        val target = nodes().filter { text in it.texts }.firstNotNullOfOrNull(::clickOf)
+        checkNotNull(target) { "nothing that can be touched is called \"$text\": ${texts()}" }
+        rule.runOnUiThread { target() }
+    }
+
+    private fun clickOf(node: SemanticsNode): (() -> Boolean)? =
+        generateSequence(node) { it.parent }.firstNotNullOfOrNull {
+            it.config.getOrNull(SemanticsActions.OnClick)?.action
+        }
+
+    /** Pulls the sheet with the result up, or down again. */
+    fun pullSheet() {
+        val pulls = listOf(SemanticsActions.Expand, SemanticsActions.Collapse)
+        val pull = nodes().firstNotNullOf { node ->
+            pulls.firstNotNullOfOrNull { node.config.getOrNull(it) }
+        }
+        rule.runOnUiThread { pull.action!!() }
+        settle()
+    }
+
+    fun goBack() {
+        rule.runOnUiThread { activity.onBackPressedDispatcher.onBackPressed() }
+        settle()
+    }
+
+    fun write(text: String) {
+        rule.onNode(hasSetTextAction()).performTextReplacement(text)
+        settle()
     }
 
     fun screenshot(name: String) = write(name, picture())
 
     fun picture(): Bitmap {
-        // On a phone they fade away after a moment.
-        views().forEach { it.isVerticalScrollBarEnabled = false }
         val decor = activity.window.decorView
         val bitmap = Bitmap.createBitmap(decor.width, decor.height, Bitmap.Config.ARGB_8888)
-        decor.draw(Canvas(bitmap))
+        for (window in windows()) {
+            val (left, top) = IntArray(2).also(window::getLocationOnScreen)
+            val canvas = Canvas(bitmap)
+            canvas.translate(left.toFloat(), top.toFloat())
+            window.draw(canvas)
+        }
         return bitmap
     }
+
+    // A sheet is a window of its own.
+    private fun windows(): List<View> =
+        if (Build.VERSION.SDK_INT >= Build.VERSION_CODES.Q) WindowInspector.getGlobalWindowViews()
+        else listOf(activity.window.decorView)
 
     fun write(name: String, bitmap: Bitmap) {
         val folder = File(System.getProperty("screenshots") ?: "target/screenshots")
@@ -122,20 +184,10 @@ class Phone {
             bitmap.compress(Bitmap.CompressFormat.PNG, 100, it)
         }
     }
-
-    private fun shown(view: View): List<View> {
-        if (view.visibility != View.VISIBLE) return emptyList()
-        if (view !is ViewGroup) return listOf(view)
-        return listOf(view) + (0 until view.childCount).flatMap { shown(view.getChildAt(it)) }
-    }
 }
 
-private fun insets(bars: Rect): WindowInsets =
-    WindowInsets.Builder().setInsets(WindowInsets.Type.systemBars(), Insets.of(bars)).build()
-
-// Before Android 10 only the system makes insets, with a constructor that apps do not see.
-private fun oldInsets(bars: Rect): WindowInsets =
-    ReflectionHelpers.callConstructor(
-        WindowInsets::class.java,
-        ClassParameter.from(Rect::class.java, bars),
-    )
+/** What is read of a node, and what TalkBack says of it. */
+val SemanticsNode.texts: List<String>
+    get() = config.getOrNull(SemanticsProperties.Text).orEmpty().map { it.text } +
+        listOfNotNull(config.getOrNull(SemanticsProperties.EditableText)?.text) +
+        config.getOrNull(SemanticsProperties.ContentDescription).orEmpty()

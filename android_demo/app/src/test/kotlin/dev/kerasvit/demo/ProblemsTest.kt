@@ -1,9 +1,10 @@
 package dev.kerasvit.demo
 
 import dev.kerasvit.core.BundleFiles
+import dev.kerasvit.demo.screen.Wording
+import dev.kerasvit.demo.screen.problem
 import dev.kerasvit.demo.source.Bundles
 import dev.kerasvit.demo.state.Event
-import dev.kerasvit.demo.state.Permission
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Source
 import dev.kerasvit.engine.Backend
@@ -28,7 +29,8 @@ import org.robolectric.shadows.ShadowToast
 class ProblemsTest {
     @get:Rule
     val folder = TemporaryFolder()
-    private val phone = Phone()
+    @get:Rule
+    val phone = Phone()
 
     private fun startWithDamaged(damage: (File) -> Unit) {
         damage(copyOfBundle(folder.root))
@@ -132,11 +134,12 @@ class ProblemsTest {
         val reason = "Internal error: failed to delegate BATCH_MATMUL node #103"
         refuse(Backend.GPU, EngineFailure.REFUSED, reason)
         phone.start()
-        phone.tap(R.string.backend_gpu)
+        phone.send(Event.ChooseBackend(Backend.GPU))
         assertTrue(phone.shows(R.string.problem_refused, "GPU"))
         assertTrue(phone.shows(reason))
         assertFalse(phone.shows(R.string.run_title))
         phone.screenshot("problem_refused")
+        phone.tap(R.string.action_backend)
         phone.tap(R.string.backend_cpu)
         assertFalse(phone.shows(reason))
         assertTrue(phone.shows(R.string.run_title))
@@ -259,15 +262,10 @@ class ProblemsTest {
 
     @Test
     fun `every problem has words`() {
-        phone.start()
-        val source = phone.state.settings.source!!
+        val wording = Wording(phone.app.resources)
         for (problem in allProblems) {
-            phone.app.store(null).send(Event.SourceFailed(source, problem))
-            phone.settle()
-            val title = phone.activity.findViewById<android.widget.TextView>(R.id.problem_title)
-            val body = phone.activity.findViewById<android.widget.TextView>(R.id.problem_body)
-            assertTrue(title.isShown && title.text.isNotBlank(), "$problem")
-            assertTrue(body.isShown && body.text.isNotBlank(), "$problem")
+            val text = wording.problem(problem)
+            assertTrue(text.title.isNotBlank() && text.body.isNotBlank(), "$problem")
         }
     }
 
@@ -276,7 +274,6 @@ class ProblemsTest {
     }
 
     private fun choose(file: File) {
-        phone.app.store(null).send(Event.ChooseSource(Source.Picture("file://${file.path}")))
-        phone.settle()
+        phone.send(Event.ChooseSource(Source.Picture("file://${file.path}")))
     }
 }

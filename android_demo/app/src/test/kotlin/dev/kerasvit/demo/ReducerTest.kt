@@ -3,6 +3,8 @@ package dev.kerasvit.demo
 import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.BundleProblem
 import dev.kerasvit.core.Outcome
+import dev.kerasvit.core.Prediction
+import dev.kerasvit.core.readBundle
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Facing
 import dev.kerasvit.demo.state.Job
@@ -15,15 +17,22 @@ import dev.kerasvit.demo.state.Sample
 import dev.kerasvit.demo.state.Screen
 import dev.kerasvit.demo.state.Settings
 import dev.kerasvit.demo.state.Source
+import dev.kerasvit.demo.state.Time
+import dev.kerasvit.demo.state.Times
 import dev.kerasvit.demo.state.UiState
+import dev.kerasvit.demo.state.beginning
+import dev.kerasvit.demo.state.isNamed
 import dev.kerasvit.demo.state.jobOf
 import dev.kerasvit.demo.state.reduce
 import dev.kerasvit.engine.Backend
 import dev.kerasvit.engine.EngineFailure
+import dev.kerasvit.engine.EngineInfo
+import java.io.File
 import kotlin.test.assertEquals
 import kotlin.test.assertFalse
 import kotlin.test.assertIs
 import kotlin.test.assertNull
+import kotlin.test.assertSame
 import kotlin.test.assertTrue
 import org.junit.Test
 
@@ -149,6 +158,88 @@ class ReducerTest {
         val state = reduce(listed(), Event.ChooseSource(Source.Picture("content://2")))
         val late = Event.SourceFailed(Source.Picture("content://1"), Problem.PictureGone)
         assertEquals(state, reduce(state, late))
+    }
+
+    @Test
+    fun `a class is named from the threshold on, and the threshold itself is enough`() {
+        for (percent in 0..100) {
+            val exactly = Prediction(0, "cat", percent / 100.0)
+            assertTrue(exactly.isNamed(percent), "$percent")
+            assertFalse(exactly.copy(probability = exactly.probability - 1e-9).isNamed(percent))
+        }
+    }
+
+    @Test
+    fun `another class of a picture is announced at once, of a camera after two seconds`() {
+        val picture = ready(Source.Golden).classified("cat", 0).classified("dog", 100)
+        assertEquals("dog", picture.announcement?.label)
+        var camera = ready(Source.Camera(Facing.BACK)).classified("cat", 0)
+        camera = camera.classified("dog", 1_999)
+        assertEquals("cat", camera.announcement?.label)
+        camera = camera.classified("dog", 2_000)
+        assertEquals("dog", camera.announcement?.label)
+        assertSame(camera.announcement, camera.classified("dog", 9_000).announcement)
+    }
+
+    @Test
+    fun `a threshold that the class does not reach is announced`() {
+        val named = ready(Source.Golden).classified("cat", 0)
+        assertNull(reduce(named, Event.ChooseThreshold(95)).announcement?.label)
+        assertEquals("cat", reduce(named, Event.ChooseThreshold(90)).announcement?.label)
+    }
+
+    @Test
+    fun `an answer stays until the next one comes, and a failure does not`() {
+        val state = ready(Source.Golden).classified("cat", 0)
+        val job = checkNotNull(jobOf(state))
+        val working = assertIs<Result.Working>(state.beginning(job).result)
+        assertEquals<Result?>(state.result, working.previous)
+        val again = assertIs<Result.Working>(state.beginning(job).beginning(job).result)
+        assertEquals<Result?>(state.result, again.previous)
+        val failed = state.copy(result = Result.Failed(Problem.OutOfMemory)).beginning(job)
+        assertEquals<Result>(Result.Working(), failed.result)
+        assertEquals<Result>(Result.None, failed.rivalResult)
+    }
+
+    @Test
+    fun `asleep, the app has no job and no picture`() {
+        val state = ready(Source.Golden).copy(preview = object : Preview {})
+        val asleep = reduce(state, Event.Sleep)
+        assertNull(jobOf(asleep))
+        assertNull(asleep.preview)
+        assertEquals(jobOf(state), jobOf(reduce(asleep, Event.Wake)))
+    }
+
+    @Test
+    fun `what the app remembers at its next start is what was chosen, not where the user was`() {
+        val picture = Source.Picture("content://1")
+        val settings = Settings(Screen.MODELS, Screen.COMPARE, true, picture, "a", query = "cat")
+        assertEquals(Settings(source = picture, model = "a"), settings.choices)
+        assertNull(settings.copy(source = picture.copy(isLasting = false)).choices.source)
+    }
+
+    /** The model "a" is read, and the source can be used. */
+    private fun ready(source: Source): UiState {
+        val read = FolderBundles(File("src/main/assets/bundles"))
+        val bundle = readBundle(read.files("digits-int8"))
+        val state = reduce(listed(), Event.ModelRead(Model("a", bundle)))
+        return reduce(
+            reduce(state, Event.ChooseSource(source)),
+            Event.PermissionChanged(Permission.GRANTED),
+        )
+    }
+
+    private fun UiState.classified(label: String, atMillis: Long): UiState {
+        val time = Time(1.0, 1.0)
+        val answer = Result.Answer(
+            "a",
+            listOf(Prediction(0, label, 0.9)),
+            EngineInfo(Backend.CPU, 2, "a runtime", 1),
+            operators = 1,
+            times = Times(1, time, time, time),
+        )
+        val job = checkNotNull(jobOf(this))
+        return reduce(this, Event.Classified(job, false, answer, atMillis))
     }
 
     @Test

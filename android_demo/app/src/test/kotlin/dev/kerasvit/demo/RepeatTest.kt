@@ -12,6 +12,7 @@ import java.util.concurrent.atomic.AtomicInteger
 import java.util.concurrent.atomic.AtomicLong
 import kotlin.test.assertEquals
 import kotlin.test.assertIs
+import org.junit.Rule
 import org.junit.Test
 import org.junit.runner.RunWith
 import org.robolectric.RobolectricTestRunner
@@ -19,7 +20,8 @@ import org.robolectric.RobolectricTestRunner
 /** A picture is classified again for the times of a model, which may be slow. */
 @RunWith(RobolectricTestRunner::class)
 class RepeatTest {
-    private val phone = Phone()
+    @get:Rule
+    val phone = Phone()
 
     @Test
     fun `a model of 20 seconds runs three times, and two of them count`() {

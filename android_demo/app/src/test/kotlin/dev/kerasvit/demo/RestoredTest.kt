@@ -3,10 +3,10 @@ package dev.kerasvit.demo
 import android.app.Activity
 import android.content.Intent
 import android.net.Uri
-import android.os.Bundle
-import android.view.View
-import android.widget.ListView
-import android.widget.ScrollView
+import androidx.compose.ui.semantics.SemanticsActions
+import androidx.compose.ui.semantics.SemanticsNode
+import androidx.compose.ui.semantics.SemanticsProperties
+import androidx.compose.ui.semantics.getOrNull
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Screen
@@ -16,6 +16,7 @@ import java.util.concurrent.CountDownLatch
 import kotlin.test.assertEquals
 import kotlin.test.assertIs
 import kotlin.test.assertTrue
+import org.junit.Rule
 import org.junit.Test
 import org.junit.runner.RunWith
 import org.robolectric.RobolectricTestRunner
@@ -25,7 +26,8 @@ import org.robolectric.Shadows.shadowOf
 /** What is as it was after the phone was turned, and after the system ended the app's process. */
 @RunWith(RobolectricTestRunner::class)
 class RestoredTest {
-    private val phone = Phone()
+    @get:Rule
+    val phone = Phone()
 
     @Test
     fun `a photo that was picked is classified again`() {
@@ -58,71 +60,72 @@ class RestoredTest {
             RuntimeEnvironment.setQualifiers(window)
             phone.app.endProcess()
             phone.start()
-            for (screen in listOf(Screen.CLASSIFY, Screen.COMPARE)) {
-                send(Event.Show(screen))
-                for (page in pages()) page.scrollTo(0, page.getChildAt(0).height)
-                val places = pages().map { it.scrollY }
-                assertTrue(places.all { it > 0 }, "$window, $screen: $places")
+            for (screen in listOf(Screen.COMPARE, Screen.CLASSIFY)) {
+                phone.send(Event.Show(screen))
+                if (window == "+w411dp-h500dp" && screen == Screen.CLASSIFY) phone.pullSheet()
+                scroll(100_000f)
+                val place = place()
+                assertTrue(place > 0, "$window, $screen: $place")
                 phone.recreate()
-                assertEquals(places, pages().map { it.scrollY }, "$window, $screen: recreated")
+                assertEquals(place, place(), "$window, $screen: recreated")
                 phone.returnAfterEnd()
-                assertEquals(places, pages().map { it.scrollY }, "$window, $screen: ended")
+                assertEquals(place, place(), "$window, $screen: ended")
             }
         }
     }
 
     @Test
     fun `a page that is scrolled before all is there stays where the user wants it`() {
-        RuntimeEnvironment.setQualifiers("+w411dp-h500dp")
+        RuntimeEnvironment.setQualifiers("+w891dp-h411dp-land")
         phone.start()
-        pages().single().run { scrollTo(0, getChildAt(0).height) }
-        val saved = Bundle()
-        phone.controller.pause().stop().saveInstanceState(saved).destroy()
+        phone.send(Event.Show(Screen.COMPARE))
+        scroll(100_000f)
+        val end = place()
+        val saved = phone.leave()
         phone.app.endProcess()
         val mayGoOn = CountDownLatch(1)
         phone.app.worker.post { mayGoOn.await() }
         phone.create(saved)
         phone.draw()
-        val page = pages().single()
-        page.scrollTo(0, 5)
-        val before = page.getChildAt(0).height
+        scroll(-1f)
         mayGoOn.countDown()
         phone.settle()
-        assertTrue(page.getChildAt(0).height > before, "nothing came later")
-        assertEquals(5, page.scrollY)
+        assertTrue(place() < end, "${place()} of $end")
     }
 
     @Test
     fun `the list of classes is where it was scrolled to`() {
         RuntimeEnvironment.setQualifiers("+w891dp-h411dp-land")
         phone.start()
-        send(Event.Show(Screen.LABELS))
-        labels().scrollListBy(labels().height / 2)
-        phone.settle()
+        phone.send(Event.Show(Screen.LABELS))
+        waitForClasses()
+        scroll(300f)
         val place = place()
-        assertTrue(place.first > 0, "$place")
+        assertTrue(place > 0, "$place")
         phone.recreate()
+        waitForClasses()
         assertEquals(place, place(), "recreated")
         phone.returnAfterEnd()
+        waitForClasses()
         assertEquals(place, place(), "ended")
         leaveBeforeClassesAreThere()
+        waitForClasses()
         assertEquals(place, place(), "left before the classes were there")
     }
 
     private fun leaveBeforeClassesAreThere() {
-        val first = Bundle()
-        phone.controller.pause().stop().saveInstanceState(first).destroy()
+        val first = phone.leave()
         phone.app.endProcess()
         val mayGoOn = CountDownLatch(1)
         phone.app.worker.post { mayGoOn.await() }
         phone.create(first)
         phone.draw()
-        assertEquals(0, labels().count)
-        val second = Bundle()
-        phone.controller.pause().stop().saveInstanceState(second).destroy()
+        val second = phone.leave()
         mayGoOn.countDown()
         phone.start(second)
     }
+
+    private fun waitForClasses() = phone.rule.waitUntil(5_000) { phone.shows("10 classes") }
 
     private fun pick(digit: String): Uri {
         val photo = Uri.parse("content://photos/$digit")
@@ -137,16 +140,14 @@ class RestoredTest {
         return photo
     }
 
-    private fun pages(): List<ScrollView> = phone.views().filterIsInstance<ScrollView>()
-
-    private fun labels(): ListView = phone.activity.findViewById(R.id.labels)
-
-    /** The first row that is seen, and where it begins. */
-    private fun place(): Pair<Int, Int> =
-        labels().firstVisiblePosition to labels().getChildAt(0).let(View::getTop)
-
-    private fun send(event: Event) {
-        phone.app.store(null).send(event)
-        phone.settle()
+    private fun scroll(by: Float) {
+        val scroll = page().config[SemanticsActions.ScrollBy].action!!
+        phone.rule.runOnUiThread { scroll(0f, by) }
+        phone.draw()
     }
+
+    private fun place(): Float = page().config[SemanticsProperties.VerticalScrollAxisRange].value()
+
+    private fun page(): SemanticsNode = phone.nodes()
+        .first { it.config.getOrNull(SemanticsProperties.VerticalScrollAxisRange) != null }
 }

@@ -1,23 +1,18 @@
 package dev.kerasvit.demo
 
 import android.content.Intent
-import android.view.View
-import android.widget.EditText
-import android.widget.ScrollView
 import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.Outcome
 import dev.kerasvit.demo.state.Event
-import dev.kerasvit.demo.state.Facing
-import dev.kerasvit.demo.state.Permission
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Screen
-import dev.kerasvit.demo.state.Source
 import dev.kerasvit.engine.Backend
 import dev.kerasvit.engine.Engine
 import dev.kerasvit.engine.EngineFactory
 import dev.kerasvit.engine.EngineFailure
 import dev.kerasvit.engine.EngineOptions
 import java.nio.ByteBuffer
+import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.CopyOnWriteArrayList
 import java.util.concurrent.CountDownLatch
 import java.util.concurrent.TimeUnit
@@ -26,16 +21,17 @@ import kotlin.test.assertFalse
 import kotlin.test.assertIs
 import kotlin.test.assertNotNull
 import kotlin.test.assertTrue
+import org.junit.Rule
 import org.junit.Test
 import org.junit.runner.RunWith
 import org.robolectric.RobolectricTestRunner
-import org.robolectric.RuntimeEnvironment
 import org.robolectric.Shadows.shadowOf
 
 /** The other screens, and a picture of each in several forms. */
 @RunWith(RobolectricTestRunner::class)
 class ScreensTest {
-    private val phone = Phone()
+    @get:Rule
+    val phone = Phone()
 
     @Test
     fun `compare shows two models on the same picture`() {
@@ -47,8 +43,9 @@ class ScreensTest {
         assertEquals("4", first.rows[0].label)
         assertEquals("4", second.rows[0].label)
         assertTrue(first.rows != second.rows) // int8 rounds.
+        assertTrue(phone.shows(R.string.compare_same))
         for (answer in listOf(first, second)) {
-            val names = phone.views().mapNotNull { it.contentDescription?.toString() }
+            val names = phone.texts()
             for (row in answer.rows) {
                 assertTrue(names.any { it.startsWith("${answer.model}: ${row.label}, ") }, "$names")
             }
@@ -69,6 +66,7 @@ class ScreensTest {
         assertIs<Outcome.Passed>(outcomes[Backend.CPU_PLAIN])
         assertIs<Outcome.Refused>(outcomes[Backend.GPU])
         assertTrue(phone.shows(reason))
+        assertTrue(phone.shows("3 of 5 backends agree with the exporter; GPU, NPU were refused"))
         phone.screenshot("verify_light")
         phone.tap(R.string.verify_share)
         val chooser = shadowOf(phone.activity).nextStartedActivity
@@ -127,7 +125,8 @@ class ScreensTest {
         store.send(Event.Verify)
         engines.begun.await()
         // `tap` would wait for the worker, which waits for this thread.
-        phone.activity.findViewById<View>(R.id.verify_stop).performClick()
+        phone.rule.waitForIdle()
+        phone.touch(phone.activity.getString(R.string.verify_stop))
         assertFalse(phone.state.verification.isRunning)
         engines.mayGoOn.countDown()
         phone.settle()
@@ -162,35 +161,60 @@ class ScreensTest {
         phone.start()
         phone.tap(R.string.screen_labels)
         phone.screenshot("labels_light")
-        val query = phone.activity.findViewById<EditText>(R.id.labels_query)
-        query.setText("7")
-        phone.settle()
+        phone.write("7")
         assertEquals("7", phone.state.settings.query)
-        assertEquals(1, phone.activity.findViewById<android.widget.ListView>(R.id.labels).count)
-        query.setText("zebra")
-        phone.settle()
-        assertTrue(phone.shows(R.string.labels_none))
+        waitFor("1 class")
+        phone.write("zebra")
+        waitFor(phone.activity.getString(R.string.labels_none))
     }
 
     @Test
     fun `of 21,843 classes only those on the screen have rows, and each letter searches in all`() {
         phone.start()
-        send(Event.Show(Screen.LABELS))
-        val model = phone.state.model!!
-        val labels = List(21_843) { "class $it, Genus_species-${it % 97}" }
-        send(Event.ModelRead(model.copy(bundle = model.bundle!!.copy(labels = labels))))
-        val list = phone.activity.findViewById<android.widget.ListView>(R.id.labels)
-        assertEquals(labels.size, list.count)
-        assertTrue(phone.shows("21,843 classes"), "${phone.texts()}")
-        val query = phone.activity.findViewById<EditText>(R.id.labels_query)
+        val labels = Watched(List(21_843) { "class $it, Genus_species-${it % 97}" })
+        showLabels(labels)
+        waitFor("21,843 classes")
         for (end in 1..5) {
-            query.setText("21842".take(end))
-            phone.settle()
-            assertTrue(list.childCount <= 30, "${list.childCount} rows for ${list.count} classes")
+            phone.write("21842".take(end))
+            val rows = phone.texts().count { it.startsWith("class ") }
+            assertTrue(rows <= 30, "$rows rows")
         }
-        assertEquals(1, list.count)
+        waitFor("1 class")
         assertTrue(phone.shows(labels[21_842]))
     }
+
+    @Test
+    fun `classes are searched on another thread than the screen's`() {
+        phone.start()
+        val labels = Watched(List(2_000) { "class $it" })
+        showLabels(labels)
+        waitFor("2,000 classes")
+        labels.reads.clear()
+        phone.write("class 1999")
+        waitFor("1 class")
+        val (main, others) = labels.reads.toList().partition { it.first == Thread.currentThread() }
+        assertTrue(main.sumOf { it.second } < 100, "$main")
+        assertTrue(others.sumOf { it.second } >= 2_000, "$others")
+    }
+
+    /** Knows how often which thread read it. */
+    private class Watched(private val labels: List<String>) : AbstractList<String>() {
+        val reads = ConcurrentHashMap<Thread, Int>()
+        override val size get() = labels.size
+
+        override fun get(index: Int): String {
+            reads.merge(Thread.currentThread(), 1, Int::plus)
+            return labels[index]
+        }
+    }
+
+    private fun showLabels(labels: List<String>) {
+        phone.send(Event.Show(Screen.LABELS))
+        val model = phone.state.model!!
+        phone.send(Event.ModelRead(model.copy(bundle = model.bundle!!.copy(labels = labels))))
+    }
+
+    private fun waitFor(text: String) = phone.rule.waitUntil(5_000) { phone.shows(text) }
 
     @Test
     fun `the list of models shows precision and size, and changes the model`() {
@@ -203,72 +227,4 @@ class ScreensTest {
         assertEquals("digits-int8", phone.state.settings.model)
         assertEquals("digits-int8", assertIs<Result.Answer>(phone.state.result).model)
     }
-
-    @Test
-    fun `pictures of the first screen`() {
-        phone.start()
-        phone.screenshot("classify_light")
-        val page = phone.views().filterIsInstance<ScrollView>().first()
-        page.scrollTo(0, page.getChildAt(0).height)
-        phone.screenshot("classify_details")
-        for ((name, qualifiers) in forms) {
-            RuntimeEnvironment.setQualifiers("en-rUS-ldltr-w411dp-h891dp-port-notnight-hdpi")
-            RuntimeEnvironment.setFontScale(if (name == "large_font") 2f else 1f)
-            RuntimeEnvironment.setQualifiers(qualifiers)
-            phone.recreate()
-            phone.screenshot("classify_$name")
-        }
-    }
-
-    @Test
-    fun `pictures of the other screens`() {
-        val reason = "Following operations are not supported by GPU delegate: BATCH_MATMUL"
-        phone.app.testEngines = RefusingEngines(Backend.GPU, EngineFailure.REFUSED, reason)
-        phone.start()
-        send(Event.Show(Screen.COMPARE))
-        picture("compare_dark", "+night")
-        picture("compare_tablet", "+w1000dp-h700dp-land")
-        picture("compare_large_font", "+notnight", fontScale = 1.5f)
-        send(Event.Show(Screen.VERIFY))
-        send(Event.Verify)
-        picture("verify_chinese", "+zh-rCN")
-        picture("verify_dark", "+night")
-        picture("verify_rtl", "+ar-ldrtl")
-        picture("verify_tablet", "+w1000dp-h700dp-land")
-        send(Event.Show(Screen.LABELS))
-        picture("labels_rtl", "+ar-ldrtl")
-        picture("labels_dark", "+night")
-        send(Event.PickModel(rival = false))
-        picture("models_chinese_dark", "+zh-rCN-night")
-        send(Event.Back)
-        send(Event.Show(Screen.CLASSIFY))
-        send(Event.CamerasFound(listOf(Facing.BACK)))
-        send(Event.ChooseSource(Source.Camera(Facing.BACK)))
-        send(Event.PermissionChanged(Permission.REFUSED))
-        picture("permission_light", "+notnight")
-        picture("permission_chinese_dark", "+zh-rCN-night")
-        picture("permission_landscape", "+w891dp-h411dp-land")
-    }
-
-    private fun send(event: Event) {
-        phone.app.store(null).send(event)
-        phone.settle()
-    }
-
-    private fun picture(name: String, qualifiers: String, fontScale: Float = 1f) {
-        RuntimeEnvironment.setQualifiers("en-rUS-ldltr-w411dp-h891dp-port-notnight-hdpi")
-        RuntimeEnvironment.setFontScale(fontScale)
-        RuntimeEnvironment.setQualifiers(qualifiers)
-        phone.recreate()
-        phone.screenshot(name)
-    }
 }
-
-private val forms = mapOf(
-    "dark" to "+night",
-    "chinese" to "+zh-rCN",
-    "rtl" to "+ar-ldrtl",
-    "large_font" to "+notnight",
-    "landscape" to "+w891dp-h411dp-land",
-    "tablet" to "+w800dp-h1200dp-night",
-)

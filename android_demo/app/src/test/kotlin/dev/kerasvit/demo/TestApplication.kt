@@ -1,6 +1,8 @@
 package dev.kerasvit.demo
 
 import dev.kerasvit.core.Clock
+import dev.kerasvit.demo.screen.Colours
+import dev.kerasvit.demo.screen.ownColours
 import dev.kerasvit.demo.source.AssetBundles
 import dev.kerasvit.demo.source.Bundles
 import dev.kerasvit.engine.EngineFactory
@@ -14,6 +16,8 @@ class TestApplication : DemoApplication() {
     override fun engines(): EngineFactory = testEngines ?: jvmEngines()
 
     override fun bundles(): Bundles = testBundles ?: AssetBundles(assets)
+
+    override val colours: Colours = { ownColours(it) }
 
     override fun clock(): Clock = testClock ?: super.clock()
 

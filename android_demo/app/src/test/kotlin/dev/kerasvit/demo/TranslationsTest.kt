@@ -30,10 +30,23 @@ class TranslationsTest {
             "backend_gpu",
             "backend_npu",
             "time_p90",
+            "clause_separator",
+            "name_separator",
         )
         for ((name, text) in texts("values-zh-rCN") - names) {
             assertTrue(text.any { it in '\u3400'..'\u9fff' }, "$name: $text")
         }
+    }
+
+    @Test
+    fun `every text is used`() {
+        val sources = (File("src/main/kotlin").walk() + File("src/main/AndroidManifest.xml"))
+            .filter { it.isFile }.joinToString { it.readText() }
+        val names = texts("values").keys
+        val unused = names.filterNot {
+            Regex("(R\\.(string|plurals)\\.|@string/)$it\\b") in sources
+        }
+        assertEquals(emptyList(), unused)
     }
 
     /** By name; of a plural, the form that both languages have. */

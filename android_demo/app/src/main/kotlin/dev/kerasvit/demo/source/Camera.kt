@@ -24,10 +24,11 @@ import dev.kerasvit.demo.work.Frames
 /**
  * The phone's cameras, of which one is open at a time: many phones refuse a second one.
  *
- * @param worker on whose thread cameras are opened and closed, and give their frames
+ * @param thread opens and closes cameras, also while the worker is busy
+ * @param worker gets their frames
  */
-class Cameras(context: Context, private val worker: Handler) {
-    private val manager = context.getSystemService(CameraManager::class.java)
+class Cameras(context: Context, private val thread: Handler, private val worker: Handler) {
+    private val manager = checkNotNull(context.getSystemService(CameraManager::class.java))
     private val turns = Turns()
 
     /** The sides on which there is a camera; empty if there is none, or none may be used. */
@@ -46,7 +47,7 @@ class Cameras(context: Context, private val worker: Handler) {
      * @param leastSide of the frames, in pixels, where the camera has such
      * @param frames gets upright images: always the newest frame, frames that come while one is
      *     classified are dropped
-     * @param fail called at most once: here or, later, on the worker's thread
+     * @param fail called at most once: here or, later, on the cameras' thread
      * @return null if there is no such camera
      */
     @SuppressLint("MissingPermission")
@@ -63,11 +64,12 @@ class Cameras(context: Context, private val worker: Handler) {
         val lens = Lens(characteristics, facing, displayDegrees, leastSide)
         preview.setDefaultBufferSize(lens.previewSize.width, lens.previewSize.height)
         val ask = { callback: CameraDevice.StateCallback ->
-            manager.openCamera(id, callback, worker)
+            manager.openCamera(id, callback, thread)
         }
-        val camera = OpenCamera(lens, Surface(preview), worker, frames, ask, turns::end, fail)
-        // Behind the closing of the camera before it, which is a task of the worker, too.
-        worker.post { turns.queue(camera) }
+        val surface = Surface(preview)
+        val camera = OpenCamera(lens, surface, thread, worker, frames, ask, turns::end, fail)
+        // Behind the closing of the camera before it, which is a task of this thread, too.
+        thread.post { turns.queue(camera) }
         camera
     } catch (error: CameraAccessException) {
         fail(problemOf(error))
@@ -103,6 +105,10 @@ private fun frameSizes(characteristics: CameraCharacteristics): List<Size> =
     characteristics[CameraCharacteristics.SCALER_STREAM_CONFIGURATION_MAP]
         ?.getOutputSizes(ImageFormat.YUV_420_888).orEmpty().toList()
 
+/** Of up to so many pixels, every camera gives frames and a preview at the same time. */
+private val Size.isFullHd: Boolean
+    get() = maxOf(width, height) <= 1920 && minOf(width, height) <= 1080
+
 /** What is known of a camera before it is opened. */
 class Lens(
     characteristics: CameraCharacteristics,
@@ -116,7 +122,8 @@ class Lens(
         Orientation.ofCamera(sensorDegrees, displayDegrees, facing == Facing.FRONT)
 
     // Small enough to be converted 30 times a second, large enough for the model.
-    val frameSize: Size = frameSizes(characteristics).let { sizes ->
+    val frameSize: Size = frameSizes(characteristics).let { all ->
+        val sizes = all.filter { it.isFullHd }.ifEmpty { all }
         sizes.filter { minOf(it.width, it.height) >= leastSide }
             .minByOrNull { it.width * it.height }
             ?: sizes.maxBy { it.width * it.height }
@@ -138,12 +145,12 @@ class Lens(
     val previewSize: Size = characteristics[CameraCharacteristics.SCALER_STREAM_CONFIGURATION_MAP]
         ?.getOutputSizes(SurfaceTexture::class.java).orEmpty()
         .filter { it.width * frameSize.height == it.height * frameSize.width }
-        .filter { maxOf(it.width, it.height) <= PREVIEW_SIDE }
+        .filter { it.isFullHd }
         .maxByOrNull { it.width * it.height }
         ?: frameSize
 }
 
-/** Lets one camera after the other be open. For the worker's thread. */
+/** Lets one camera after the other be open. For the cameras' thread. */
 private class Turns {
     private var holder: OpenCamera? = null
     private var next: OpenCamera? = null
@@ -173,8 +180,9 @@ private class Turns {
 class OpenCamera internal constructor(
     val lens: Lens,
     private val preview: Surface,
+    private val thread: Handler,
     private val worker: Handler,
-    frames: Frames,
+    private val frames: Frames,
     private val ask: (CameraDevice.StateCallback) -> Unit,
     private val whenFree: (OpenCamera) -> Unit,
     private val fail: (Problem) -> Unit,
@@ -189,16 +197,20 @@ class OpenCamera internal constructor(
     private val converter = FrameConverter()
     private var device: CameraDevice? = null
     private var isOpening = false
-    private var isClosed = false
+
+    @Volatile
+    private var isClosed = false // Also read by the worker.
 
     init {
-        reader.setOnImageAvailableListener({ reader ->
-            if (!isClosed) attempt {
-                reader.acquireLatestImage()?.use {
-                    frames.onFrame(converter.convert(it, lens.orientation))
-                }
+        reader.setOnImageAvailableListener({ classify() }, worker)
+    }
+
+    private fun classify() {
+        if (!isClosed) attempt {
+            reader.acquireLatestImage()?.use {
+                frames.onFrame(converter.convert(it, lens.orientation))
             }
-        }, worker)
+        }
     }
 
     private val deviceCallback = object : CameraDevice.StateCallback() {
@@ -208,20 +220,20 @@ class OpenCamera internal constructor(
             if (isClosed) release() else attempt { start(camera) }
         }
 
-        override fun onDisconnected(camera: CameraDevice) = stop(camera, Problem.CameraDisconnected)
+        override fun onDisconnected(camera: CameraDevice) = lose(camera, Problem.CameraDisconnected)
 
-        override fun onError(camera: CameraDevice, error: Int) = stop(camera, problemOf(error))
+        override fun onError(camera: CameraDevice, error: Int) = lose(camera, problemOf(error))
     }
 
-    /** On the worker's thread. */
+    /** On the cameras' thread. */
     internal fun open() = attempt {
         ask(deviceCallback)
-        isOpening = true // Until the callback, which is a later task of the worker.
+        isOpening = true // Until the callback, which is a later task of this thread.
     }
 
     /** From any thread; the camera is free a moment later. */
     override fun close() {
-        worker.post {
+        thread.post {
             if (!isClosed) {
                 isClosed = true
                 release()
@@ -238,9 +250,9 @@ class OpenCamera internal constructor(
             }
 
             override fun onConfigureFailed(session: CameraCaptureSession) =
-                stop(camera, Problem.CameraFailed("the capture session was refused"))
+                stop(Problem.CameraFailed("the capture session was refused"))
         }
-        camera.createCaptureSession(listOf(preview, reader.surface), callback, worker)
+        camera.createCaptureSession(listOf(preview, reader.surface), callback, thread)
     }
 
     private fun repeat(camera: CameraDevice, session: CameraCaptureSession) {
@@ -248,35 +260,27 @@ class OpenCamera internal constructor(
         request.addTarget(preview)
         request.addTarget(reader.surface)
         lens.focusMode?.let { request[CaptureRequest.CONTROL_AF_MODE] = it }
-        session.setRepeatingRequest(request.build(), null, worker)
+        session.setRepeatingRequest(request.build(), null, thread)
     }
 
-    // Inline: a function object would be an allocation for each frame.
+    // On both threads. Inline: a function object would be an allocation for each frame.
     private inline fun attempt(action: () -> Unit) {
         try {
             action()
-        } catch (error: CameraAccessException) {
-            stop(device, problemOf(error))
-        } catch (_: SecurityException) {
-            // With the permission granted, this is an administrator's rule: asking again changes
-            // nothing.
-            stop(device, Problem.CameraDisabled)
-        } catch (error: IllegalStateException) {
-            // The camera was closed by the system in between.
-            stop(device, Problem.CameraFailed(error.message.orEmpty()))
-        } catch (error: IllegalArgumentException) {
-            stop(device, Problem.CameraFailed(error.message.orEmpty()))
-        } catch (error: RuntimeException) {
-            // A mistake in the app, or a surprise of a phone, such as planes that are too short.
-            stop(device, Problem.Unexpected(error.toString()))
+        } catch (error: Exception) {
+            thread.post { stop(problemOf(error)) }
         } catch (_: OutOfMemoryError) {
-            stop(device, Problem.OutOfMemory)
+            thread.post { stop(Problem.OutOfMemory) }
         }
     }
 
-    private fun stop(camera: CameraDevice?, problem: Problem) {
+    private fun lose(camera: CameraDevice, problem: Problem) {
         isOpening = false
         device = camera
+        stop(problem)
+    }
+
+    private fun stop(problem: Problem) {
         val isNews = !isClosed
         isClosed = true
         release()
@@ -286,11 +290,23 @@ class OpenCamera internal constructor(
     private fun release() {
         device?.close()
         device = null
-        reader.close()
         preview.release()
+        // Behind the frame that may be read just now, whose memory it is.
+        worker.post { reader.close() }
         // One that is on its way is closed when it comes, and free only then.
         if (!isOpening) whenFree(this)
     }
+}
+
+private fun problemOf(error: Exception): Problem = when (error) {
+    is CameraAccessException -> problemOf(error)
+    // With the permission granted, this is an administrator's rule: asking again changes nothing.
+    is SecurityException -> Problem.CameraDisabled
+    // The camera was closed by the system in between.
+    is IllegalStateException, is IllegalArgumentException ->
+        Problem.CameraFailed(error.message.orEmpty())
+    // A mistake in the app, or a surprise of a phone, such as planes that are too short.
+    else -> Problem.Unexpected(error.toString())
 }
 
 private fun problemOf(error: CameraAccessException): Problem = when (error.reason) {
@@ -308,5 +324,3 @@ private fun problemOf(error: Int): Problem = when (error) {
     CameraDevice.StateCallback.ERROR_CAMERA_DISABLED -> Problem.CameraDisabled
     else -> Problem.CameraFailed("error $error of the camera")
 }
-
-private const val PREVIEW_SIDE = 1600

@@ -15,6 +15,9 @@ sealed class Event {
 
     data class ChooseSource(val source: Source) : Event()
 
+    /** A picture that another app gave to this one. */
+    data class ShowShared(val picture: Source.Picture) : Event()
+
     data class ChooseBackend(val backend: Backend) : Event()
 
     data class ChooseThreads(val threads: Int) : Event()
@@ -23,7 +26,14 @@ sealed class Event {
 
     data class Search(val query: String) : Event()
 
+    data class ShowSettings(val areShown: Boolean) : Event()
+
     object Retry : Event()
+
+    /** The app is in the background, and the system wants its memory. */
+    object Sleep : Event()
+
+    object Wake : Event()
 
     object Verify : Event()
 

@@ -23,6 +23,7 @@ data class Job(
 /** The job that a state asks for; null if nothing is to be computed now. */
 fun jobOf(state: UiState): Job? {
     val settings = state.settings
+    if (state.isAsleep) return null
     val isComparing = settings.screen == Screen.COMPARE
     if (settings.screen != Screen.CLASSIFY && !isComparing) return null
     val source = settings.source ?: return null

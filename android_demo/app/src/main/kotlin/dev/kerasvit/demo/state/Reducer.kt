@@ -9,10 +9,15 @@ fun reduce(state: UiState, event: Event): UiState = when (event) {
     }
     is Event.ChooseModel -> chooseModel(state, event.name)
     is Event.ChooseSource -> chooseSource(state, event.source)
+    is Event.ShowShared ->
+        chooseSource(state.with { copy(screen = Screen.CLASSIFY) }, event.picture)
     is Event.ChooseBackend -> state.with { copy(backend = event.backend) }
     is Event.ChooseThreads -> state.with { copy(threads = event.threads) }
-    is Event.ChooseThreshold -> state.with { copy(threshold = event.percent) }
+    is Event.ChooseThreshold -> chooseThreshold(state, event.percent)
     is Event.Search -> state.with { copy(query = event.query) }
+    is Event.ShowSettings -> state.copy(areSettingsShown = event.areShown)
+    is Event.Sleep -> state.copy(isAsleep = true, preview = null)
+    is Event.Wake -> state.copy(isAsleep = false)
     is Event.Retry -> state.copy(attempt = state.attempt + 1, sourceProblem = null)
     is Event.Verify ->
         state.copy(verification = state.verification.next(state.settings.model))
@@ -38,6 +43,17 @@ fun reduce(state: UiState, event: Event): UiState = when (event) {
         copy(isRunning = false, report = event.report, problem = event.problem)
     }
 }
+
+/** The state in which [job] has just begun: old results would be read as its own. */
+fun UiState.beginning(job: Job): UiState = copy(
+    preview = if (job.source is Source.Camera) null else preview,
+    result = if (job.model == null) Result.None else working(result),
+    rivalResult = if (job.rival == null) Result.None else working(rivalResult),
+)
+
+private fun working(before: Result) = Result.Working(
+    before as? Result.Answer ?: (before as? Result.Working)?.previous,
+)
 
 /** The screen that "back" shows; null if it leaves the app. */
 fun backFrom(settings: Settings): Screen? = when (settings.screen) {
@@ -135,14 +151,22 @@ private fun classified(state: UiState, event: Event.Classified): UiState {
     )
 }
 
-// TalkBack must not talk all the time: another class is announced, at most every two seconds.
+// Another class may reach it, or none.
+private fun chooseThreshold(state: UiState, percent: Int): UiState {
+    val next = state.with { copy(threshold = percent) }
+    val now = state.announcement?.atMillis ?: return next
+    return next.copy(announcement = announcementOf(next, next.result, now))
+}
+
+// TalkBack must not talk all the time: of what the camera sees, another class is announced at most
+// every two seconds.
 private fun announcementOf(state: UiState, result: Result, atMillis: Long): Announcement? {
     val last = state.announcement
     val best = (result as? Result.Answer)?.rows?.firstOrNull() ?: return last
-    val label = best.label.takeIf { best.probability * 100 >= state.settings.threshold }
-    if (last != null && (label == last.label || atMillis - last.atMillis < ANNOUNCEMENT_MILLIS)) {
-        return last
-    }
+    val label = best.label.takeIf { best.isNamed(state.settings.threshold) }
+    val isCamera = state.settings.source is Source.Camera
+    val isTooSoon = isCamera && atMillis - (last?.atMillis ?: 0) < ANNOUNCEMENT_MILLIS
+    if (last != null && (label == last.label || isTooSoon)) return last
     return Announcement(label, best.probability, atMillis)
 }
 

@@ -33,12 +33,12 @@ class Store(initial: UiState, makeWorkshop: (publish: (Event) -> Unit) -> Worksh
         val old = state
         val reduced = reduce(old, event)
         val wanted = jobOf(reduced)
-        // Another job: old results would be read as its own.
-        state = if (wanted == null || wanted == job) reduced else reduced.starting(wanted)
+        state = if (wanted == null || wanted == job) reduced else reduced.beginning(wanted)
         if (wanted != null && wanted != job) {
             job = wanted
             workshop.run(wanted)
         }
+        if (state.isAsleep && !old.isAsleep) sleep()
         if (event is Event.Retry && state.isReadingWanted) workshop.readAssets()
         if (state.verification.isRunning != old.verification.isRunning) verifyOrStop()
         if (state != old) observers.toList().forEach { it(state) }
@@ -47,11 +47,10 @@ class Store(initial: UiState, makeWorkshop: (publish: (Event) -> Unit) -> Worksh
     /** Where the camera's frames go. */
     val frames: Frames get() = workshop
 
-    private fun UiState.starting(next: Job): UiState = copy(
-        preview = if (next.source is Source.Camera) null else preview,
-        result = if (next.model == null) Result.None else Result.Working,
-        rivalResult = if (next.rival == null) Result.None else Result.Working,
-    )
+    private fun sleep() {
+        job = null // It is wanted again when the app wakes up.
+        workshop.sleep()
+    }
 
     private fun verifyOrStop() {
         val check = state.verification

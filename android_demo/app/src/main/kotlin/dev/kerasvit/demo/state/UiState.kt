@@ -29,6 +29,10 @@ data class UiState(
     /** What TalkBack says; changes rarely, see [reduce]. */
     val announcement: Announcement? = null,
     val verification: Verification = Verification(),
+    /** Whether backend, threads and threshold are being chosen. */
+    val areSettingsShown: Boolean = false,
+    /** Whether the app is in the background and has given its memory back. */
+    val isAsleep: Boolean = false,
     /** Counts the user's retries: a job that is wanted again is another job. */
     val attempt: Int = 0,
 ) {
@@ -80,7 +84,17 @@ data class Settings(
     val threshold: Int = 50,
     /** What was searched for in the labels. */
     val query: String = "",
-)
+) {
+    /** What is remembered when the app is started again. */
+    val choices: Settings
+        get() = copy(
+            screen = Screen.CLASSIFY,
+            pickingFrom = Screen.CLASSIFY,
+            pickingRival = false,
+            source = source.takeUnless { it is Source.Picture && !it.isLasting },
+            query = "",
+        )
+}
 
 enum class Screen { CLASSIFY, COMPARE, VERIFY, LABELS, MODELS }
 
@@ -93,8 +107,13 @@ sealed class Source {
 
     data class Camera(val facing: Facing) : Source()
 
-    /** A picture of this phone, by its content URI. */
-    data class Picture(val uri: String) : Source()
+    /**
+     * A picture of this phone, by its content URI.
+     *
+     * @property isLasting whether it can be read when the app is started again; one that another
+     *     app shared cannot
+     */
+    data class Picture(val uri: String, val isLasting: Boolean = true) : Source()
 
     /** A picture of the app's assets, by its file name. */
     data class Sample(val name: String) : Source()
@@ -125,7 +144,8 @@ interface Preview
 sealed class Result {
     object None : Result()
 
-    object Working : Result()
+    /** [previous] stays on the screen, pale: an empty one would flicker. */
+    data class Working(val previous: Answer? = null) : Result()
 
     /** [rows]: the most probable classes, the most probable first. */
     data class Answer(
@@ -134,10 +154,15 @@ sealed class Result {
         val info: EngineInfo,
         val operators: Int,
         val times: Times,
+        /** How many of the camera's frames are classified in a second; null if not measured. */
+        val framesPerSecond: Double? = null,
     ) : Result()
 
     data class Failed(val problem: Problem) : Result()
 }
+
+/** Whether a class is probable enough to be named; [threshold] in percent. */
+fun Prediction.isNamed(threshold: Int): Boolean = probability >= threshold / 100.0
 
 /** Milliseconds of each step, over the newest [count] runs. */
 data class Times(val count: Int, val preprocessing: Time, val inference: Time, val reading: Time)

@@ -124,7 +124,7 @@ internal class Bench(
     }
 
     /** A copy of the last result, for the screen. */
-    fun answer() = Result.Answer(
+    fun answer(framesPerSecond: Double?) = Result.Answer(
         model = bundle.name,
         rows = checkNotNull(last).predictions(),
         info = classifier.engine.info,
@@ -135,6 +135,7 @@ internal class Bench(
             timeOf(classifier.inference),
             timeOf(classifier.reading),
         ),
+        framesPerSecond = framesPerSecond,
     )
 
     /** Times of one picture say nothing about another one's size. */

@@ -44,6 +44,7 @@ class Workshop(
     private val benches = Benches(bundles, engines, clock)
     private val newest = AtomicInteger()
     private val wantedCheck = AtomicInteger(NO_CHECK)
+    private val rate = FrameRate()
     private var current: Job? = null // On the worker's thread; null while frames are not wanted.
     private var shownAtMillis = 0L
 
@@ -58,6 +59,15 @@ class Workshop(
     fun run(job: Job) {
         val ticket = newest.incrementAndGet()
         execute({ Event.Failed(it) }) { if (ticket == newest.get()) start(job, ticket) }
+    }
+
+    /** Gives the memory of models back, until the next job. */
+    fun sleep() {
+        newest.incrementAndGet()
+        execute({ Event.Failed(it) }) {
+            current = null
+            benches.close()
+        }
     }
 
     /** The golden check on each backend, one after the other, until the next one or a stop. */
@@ -87,6 +97,7 @@ class Workshop(
         if (isShown) shownAtMillis = now
         // By index: an iterator would be an allocation for each frame.
         for (i in benches.opened.indices) benches.opened[i].classify(image, job, isShown)
+        rate.add(nowMillis())
     }
 
     // A mistake in the app, or a surprise of a phone, becomes a message that can be reported.
@@ -116,6 +127,7 @@ class Workshop(
             open(job)
             if (job.source is Source.Camera) {
                 for (bench in benches.opened) bench.forgetTimes()
+                rate.forget()
                 current = job
             } else {
                 classifyPicture(job, ticket)
@@ -165,7 +177,9 @@ class Workshop(
     private fun Bench.classify(image: RgbImage, job: Job, isShown: Boolean) {
         try {
             run(image)
-            if (isShown) publish(Event.Classified(job, isRival, answer(), nowMillis()))
+            if (!isShown) return
+            val perSecond = rate.perSecond.takeIf { job.source is Source.Camera && !it.isNaN() }
+            publish(Event.Classified(job, isRival, answer(perSecond), nowMillis()))
         } catch (error: EngineException) {
             fail(job, isRival, problem(error))
         }

@@ -1,0 +1,115 @@
+package dev.kerasvit.demo.screen
+
+import androidx.compose.foundation.layout.Box
+import androidx.compose.foundation.layout.BoxWithConstraints
+import androidx.compose.foundation.layout.Column
+import androidx.compose.foundation.layout.PaddingValues
+import androidx.compose.foundation.layout.WindowInsets
+import androidx.compose.foundation.layout.asPaddingValues
+import androidx.compose.foundation.layout.fillMaxSize
+import androidx.compose.foundation.layout.fillMaxWidth
+import androidx.compose.foundation.layout.heightIn
+import androidx.compose.foundation.layout.padding
+import androidx.compose.foundation.layout.statusBars
+import androidx.compose.foundation.verticalScroll
+import androidx.compose.material3.BottomSheetDefaults
+import androidx.compose.material3.BottomSheetScaffold
+import androidx.compose.material3.ExperimentalMaterial3Api
+import androidx.compose.runtime.Composable
+import androidx.compose.runtime.getValue
+import androidx.compose.runtime.mutableStateOf
+import androidx.compose.runtime.remember
+import androidx.compose.runtime.setValue
+import androidx.compose.ui.Modifier
+import androidx.compose.ui.draw.clipToBounds
+import androidx.compose.ui.layout.onSizeChanged
+import androidx.compose.ui.platform.LocalDensity
+import androidx.compose.ui.unit.coerceAtMost
+import androidx.compose.ui.unit.dp
+import dev.kerasvit.demo.state.Event
+import dev.kerasvit.demo.state.Result
+import dev.kerasvit.demo.state.UiState
+
+/** One model on one picture, or on what the camera sees. */
+@Composable
+internal fun ClassifyScreen(state: UiState, send: (Event) -> Unit, host: Host) =
+    if (isWide()) Beside(state, send, host) else Sheet(state, send, host)
+
+/** The result lies over the lower part of the picture; pulled up, it shows details. */
+@OptIn(ExperimentalMaterial3Api::class)
+@Composable
+private fun Sheet(state: UiState, send: (Event) -> Unit, host: Host) = Column {
+    BoxWithConstraints(Modifier.weight(1f).clipToBounds()) {
+        val density = LocalDensity.current
+        var height by remember { mutableStateOf(200.dp) }
+        val hasDetails = state.shown.answer != null
+        val top = if (hasDetails) HANDLE else MARGIN
+        val peek = (top + height).coerceAtMost(maxHeight * 0.7f)
+        val most = maxHeight * 0.8f - top // Of the picture, something is still seen.
+        BottomSheetScaffold(
+            sheetPeekHeight = peek,
+            sheetDragHandle = handle.takeIf { hasDetails },
+            sheetContent = {
+                Column(
+                    Modifier.fillMaxWidth().heightIn(max = most)
+                        .verticalScroll(rememberKeptScroll()),
+                ) {
+                    Found(
+                        state,
+                        { host.act(it, send) },
+                        Modifier.padding(top = if (hasDetails) 0.dp else MARGIN)
+                            .onSizeChanged { height = with(density) { it.height.toDp() } },
+                    )
+                    RunDetails(
+                        state.shown,
+                        state.model?.bundle,
+                        Modifier.padding(horizontal = MARGIN).padding(bottom = MARGIN),
+                    )
+                }
+            },
+        ) {
+            val bar = WindowInsets.statusBars.asPaddingValues().calculateTopPadding()
+            val covered = PaddingValues(top = bar, bottom = peek)
+            PicturePane(state, host, Modifier.fillMaxSize(), covered) {
+                ModelAndSettings(state.model, send)
+                SpeedAndFlip(state, host, state.shown, above = peek)
+            }
+        }
+    }
+    SourceRow(state, send, host)
+}
+
+/** The result is beside the picture. */
+@Composable
+private fun Beside(state: UiState, send: (Event) -> Unit, host: Host) = TwoPanes(
+    picture = {
+        PicturePane(state, host, Modifier.fillMaxSize()) {
+            ModelAndSettings(state.model, send)
+            SpeedAndFlip(state, host, state.shown)
+        }
+    },
+    results = {
+        Box(Modifier.padding(top = MARGIN)) { Found(state, { host.act(it, send) }) }
+        RunDetails(state.shown, state.model?.bundle, Modifier.padding(horizontal = MARGIN))
+    },
+    below = { SourceRow(state, send, host) },
+)
+
+/** The class, or why there is none. */
+@Composable
+private fun Found(state: UiState, act: (Action) -> Unit, modifier: Modifier = Modifier) =
+    Column(modifier.fillMaxWidth().padding(horizontal = MARGIN).padding(bottom = MARGIN)) {
+        val result = state.shown
+        val problem = state.sourceProblem ?: (result as? Result.Failed)?.problem
+        if (problem != null) ProblemCard(problem, act = act)
+        AnswerPart(result, state.settings.threshold, state.announcement)
+    }
+
+/** No result belongs to a picture that is not there. */
+private val UiState.shown: Result get() = if (sourceProblem == null) shownResult else Result.None
+
+@OptIn(ExperimentalMaterial3Api::class)
+private val handle: @Composable () -> Unit = { BottomSheetDefaults.DragHandle() }
+
+/** The height of the sheet's handle, all of which can be touched. */
+private val HANDLE = 48.dp

@@ -1,0 +1,79 @@
+package dev.kerasvit.demo
+
+import android.content.Context
+import dev.kerasvit.demo.state.Event
+import dev.kerasvit.demo.state.Facing
+import dev.kerasvit.demo.state.Screen
+import dev.kerasvit.demo.state.Settings
+import dev.kerasvit.demo.state.Source
+import dev.kerasvit.engine.Backend
+import kotlin.test.assertEquals
+import kotlin.test.assertNull
+import org.junit.Rule
+import org.junit.Test
+import org.junit.runner.RunWith
+import org.robolectric.RobolectricTestRunner
+
+/** What the app remembers after a swipe from the recents, when no activity is restored. */
+@RunWith(RobolectricTestRunner::class)
+class KeptSettingsTest {
+    @get:Rule
+    val phone = Phone()
+    private val preferences = phone.app.getSharedPreferences("test", Context.MODE_PRIVATE)
+
+    @Test
+    fun `choices are there at the next start, screen and search are not`() {
+        phone.start()
+        val sample = Source.Sample("digit-7.png")
+        for (event in listOf(
+            Event.ChooseModel("digits-int8"),
+            Event.ChooseBackend(Backend.CPU_PLAIN),
+            Event.ChooseThreads(3),
+            Event.ChooseThreshold(65),
+            Event.ChooseSource(sample),
+            Event.Show(Screen.LABELS),
+            Event.Search("7"),
+        )) phone.send(event)
+        phone.leave()
+        phone.app.endProcess()
+        phone.start()
+        val expected = Settings(
+            model = "digits-int8",
+            rival = "digits-int8",
+            backend = Backend.CPU_PLAIN,
+            threads = 3,
+            threshold = 65,
+            source = sample,
+        )
+        assertEquals(expected, phone.state.settings)
+    }
+
+    @Test
+    fun `every source is kept, but for a picture that cannot be read any more`() {
+        val kept = PreferredSettings(preferences)
+        val sources = listOf(
+            Source.Golden,
+            Source.Camera(Facing.FRONT),
+            Source.Picture("content://photos/7"),
+            Source.Sample("digit-7.png"),
+            null,
+        )
+        for (source in sources) {
+            kept.write(Settings(source = source))
+            assertEquals(source, PreferredSettings(preferences).read()?.source)
+        }
+        kept.write(Settings(source = Source.Picture("content://mail/7", isLasting = false)))
+        assertNull(kept.read()?.source)
+    }
+
+    @Test
+    fun `what another version of the app wrote is no setting`() {
+        val kept = PreferredSettings(preferences)
+        assertNull(kept.read())
+        kept.write(Settings())
+        preferences.edit().putString("backend", "DSP").apply()
+        assertNull(kept.read())
+        preferences.edit().putInt("backend", 1).apply()
+        assertNull(kept.read())
+    }
+}
