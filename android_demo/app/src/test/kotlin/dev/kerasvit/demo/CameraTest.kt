@@ -17,6 +17,7 @@ import dev.kerasvit.demo.state.Facing
 import dev.kerasvit.demo.state.FrameSize
 import dev.kerasvit.demo.state.Problem
 import dev.kerasvit.demo.state.Result
+import dev.kerasvit.demo.state.Screen
 import dev.kerasvit.demo.state.Source
 import dev.kerasvit.demo.work.Frames
 import dev.kerasvit.testing.LITERT_BYTES_PER_RUN
@@ -226,10 +227,12 @@ class CameraTest {
 
     @Test
     fun `what the camera sees is on the screen`() {
+        val now = AtomicLong()
+        phone.app.testClock = Clock { now.addAndGet(7_000_000) }
         startWithCamera()
         assertEquals(Source.Camera(Facing.BACK), phone.state.settings.source)
         assertEquals(FrameSize(480, 640), phone.state.frame)
-        sendToApp()
+        repeat(60) { sendToApp() }
         val answer = assertIs<Result.Answer>(phone.state.result)
         assertTrue(phone.shows(answer.rows[0].label))
         val reader = FakeImageReader.newest
@@ -401,6 +404,12 @@ class CameraTest {
             sendToApp()
         }
         assertTrue("0.00 ms · 10 fps" in phone.texts(), "${phone.texts()}")
+        phone.send(Event.Show(Screen.COMPARE))
+        repeat(14) {
+            now.addAndGet(100_000_000)
+            sendToApp()
+        }
+        assertTrue("10 fps" in phone.texts(), "${phone.texts()}")
     }
 
     @Test

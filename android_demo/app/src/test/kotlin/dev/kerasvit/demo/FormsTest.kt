@@ -90,6 +90,7 @@ class FormsTest {
 
     @Test
     fun `pictures of the first screen`() {
+        refuseGpu()
         phone.start()
         phone.screenshot("classify_light")
         phone.pullSheet()

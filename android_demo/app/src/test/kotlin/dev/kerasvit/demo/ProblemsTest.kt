@@ -146,6 +146,19 @@ class ProblemsTest {
     }
 
     @Test
+    fun `an NPU that refuses, and the settings, name the precisions for it`() {
+        refuse(Backend.NPU, EngineFailure.REFUSED, "3 of 157 operators")
+        phone.start()
+        phone.send(Event.ChooseBackend(Backend.NPU))
+        assertTrue(phone.shows("int16x8"))
+        phone.tap(R.string.action_backend)
+        phone.tap(R.string.backend_gpu)
+        assertTrue(phone.shows("int16x8"))
+        phone.send(Event.ShowSettings(false))
+        assertFalse(phone.shows("int16x8"))
+    }
+
+    @Test
     fun `a model that needs a newer runtime is refused, and the screen names both runtimes`() {
         phone.app.testBundles = FolderBundles(File("src/test/resources/fixtures/bundles"))
         refuse(Backend.CPU, EngineFailure.TOO_OLD, "'FULLY_CONNECTED' version '12'")

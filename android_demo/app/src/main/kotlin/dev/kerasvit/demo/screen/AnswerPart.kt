@@ -64,7 +64,7 @@ internal fun AnswerPart(
             Bar(best, isNamed = true, Modifier.height(8.dp))
         }
         for (row in if (best == null) answer.rows else answer.rows.drop(1)) {
-            Row(row, row.isNamed(threshold), model)
+            Probability(row, row.isNamed(threshold), model)
         }
     }
 }
@@ -103,7 +103,7 @@ private fun Headline(best: Prediction?, announcement: Announcement?, model: Stri
 }
 
 @Composable
-private fun Row(row: Prediction, isNamed: Boolean, model: String?) {
+private fun Probability(row: Prediction, isNamed: Boolean, model: String?) {
     val wording = LocalWording.current
     val described = wording.spoken(model, row.label, row.probability)
     val colours = MaterialTheme.colorScheme

@@ -42,7 +42,7 @@ private fun Sheet(state: UiState, send: (Event) -> Unit, host: Host) = Column {
     BoxWithConstraints(Modifier.weight(1f).clipToBounds()) {
         val density = LocalDensity.current
         var height by remember { mutableStateOf(200.dp) }
-        val hasDetails = state.shown.answer != null
+        val hasDetails = state.shownResult.answer != null
         val top = if (hasDetails) HANDLE else MARGIN
         val peek = (top + height).coerceAtMost(maxHeight * 0.7f)
         val most = maxHeight * 0.8f - top // Of the picture, something is still seen.
@@ -61,7 +61,7 @@ private fun Sheet(state: UiState, send: (Event) -> Unit, host: Host) = Column {
                             .onSizeChanged { height = with(density) { it.height.toDp() } },
                     )
                     RunDetails(
-                        state.shown,
+                        state.shownResult,
                         state.model?.bundle,
                         Modifier.padding(horizontal = MARGIN).padding(bottom = MARGIN),
                     )
@@ -72,7 +72,7 @@ private fun Sheet(state: UiState, send: (Event) -> Unit, host: Host) = Column {
             val covered = PaddingValues(top = bar, bottom = peek)
             PicturePane(state, host, Modifier.fillMaxSize(), covered) {
                 ModelAndSettings(state.model, send)
-                SpeedAndFlip(state, host, state.shown, above = peek)
+                SpeedAndFlip(state, host, speedOf(state), above = peek)
             }
         }
     }
@@ -85,28 +85,28 @@ private fun Beside(state: UiState, send: (Event) -> Unit, host: Host) = TwoPanes
     picture = {
         PicturePane(state, host, Modifier.fillMaxSize()) {
             ModelAndSettings(state.model, send)
-            SpeedAndFlip(state, host, state.shown)
+            SpeedAndFlip(state, host, speedOf(state))
         }
     },
     results = {
         Box(Modifier.padding(top = MARGIN)) { Found(state, { host.act(it, send) }) }
-        RunDetails(state.shown, state.model?.bundle, Modifier.padding(horizontal = MARGIN))
+        RunDetails(state.shownResult, state.model?.bundle, Modifier.padding(horizontal = MARGIN))
     },
     below = { SourceRow(state, send, host) },
 )
+
+@Composable
+private fun speedOf(state: UiState): String? = LocalWording.current.speed(state.shownResult.answer)
 
 /** The class, or why there is none. */
 @Composable
 private fun Found(state: UiState, act: (Action) -> Unit, modifier: Modifier = Modifier) =
     Column(modifier.fillMaxWidth().padding(horizontal = MARGIN).padding(bottom = MARGIN)) {
-        val result = state.shown
+        val result = state.shownResult
         val problem = state.sourceProblem ?: (result as? Result.Failed)?.problem
         if (problem != null) ProblemCard(problem, act = act)
         AnswerPart(result, state.settings.threshold, state.announcement)
     }
-
-/** No result belongs to a picture that is not there. */
-private val UiState.shown: Result get() = if (sourceProblem == null) shownResult else Result.None
 
 @OptIn(ExperimentalMaterial3Api::class)
 private val handle: @Composable () -> Unit = { BottomSheetDefaults.DragHandle() }

@@ -56,7 +56,7 @@ private fun Compared(
     val top = WindowInsets.statusBars.asPaddingValues().calculateTopPadding()
     PicturePane(state, host, modifier, PaddingValues(top = top)) {
         ModelAndSettings(model = null, send)
-        SpeedAndFlip(state, host, Result.None)
+        SpeedAndFlip(state, host, LocalWording.current.frames(state.shownResult.answer))
     }
 }
 
@@ -68,8 +68,8 @@ private fun Both(state: UiState, send: (Event) -> Unit, host: Host) = Column(
     val threshold = state.settings.threshold
     val problem = state.sourceProblem
     if (problem != null) ProblemCard(problem) { host.act(it, send) }
-    val first = if (problem == null) state.shownResult else Result.None
-    val second = if (problem == null) state.shownRivalResult else Result.None
+    val first = state.shownResult
+    val second = state.shownRivalResult
     comparisonOf(first, second, threshold)?.let {
         Text(
             LocalWording.current.comparison(it),

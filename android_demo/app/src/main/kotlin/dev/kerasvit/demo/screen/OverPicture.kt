@@ -31,7 +31,6 @@ import dev.kerasvit.demo.R
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Facing
 import dev.kerasvit.demo.state.Model
-import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Source
 import dev.kerasvit.demo.state.UiState
 
@@ -59,7 +58,7 @@ internal fun BoxScope.ModelAndSettings(model: Model?, send: (Event) -> Unit) {
 
 /** How fast it goes and, of a camera, the way to the other one; [above] the picture's edge. */
 @Composable
-internal fun BoxScope.SpeedAndFlip(state: UiState, host: Host, result: Result, above: Dp = 0.dp) {
+internal fun BoxScope.SpeedAndFlip(state: UiState, host: Host, speed: String?, above: Dp = 0.dp) {
     Row(
         Modifier.align(Alignment.BottomCenter).fillMaxWidth()
             .windowInsetsPadding(
@@ -69,7 +68,7 @@ internal fun BoxScope.SpeedAndFlip(state: UiState, host: Host, result: Result, a
         Arrangement.SpaceBetween,
         Alignment.Bottom,
     ) {
-        Box(Modifier.weight(1f, fill = false)) { Speed(result) }
+        Box(Modifier.weight(1f, fill = false)) { if (speed != null) Speed(speed) }
         val source = state.settings.source
         if (state.wantedCamera != null && state.cameras?.size == 2 && source is Source.Camera) {
             Round(R.drawable.ic_flip, R.string.camera_flip) { host.chooseCamera(source.other) }
@@ -81,12 +80,10 @@ private val Source.Camera.other: Facing
     get() = if (facing == Facing.BACK) Facing.FRONT else Facing.BACK
 
 @Composable
-private fun Speed(result: Result) {
-    val answer = result.answer ?: return
-    if (answer.times.inference.median.isNaN()) return
+private fun Speed(speed: String) {
     Surface(shape = CircleShape, color = MaterialTheme.colorScheme.surface.copy(alpha = OVER)) {
         Text(
-            LocalWording.current.speed(answer),
+            speed,
             Modifier.padding(horizontal = 12.dp, vertical = 6.dp),
             style = MaterialTheme.typography.labelLarge.tabular(),
         )

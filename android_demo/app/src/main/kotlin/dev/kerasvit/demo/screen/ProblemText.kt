@@ -3,6 +3,7 @@ package dev.kerasvit.demo.screen
 import dev.kerasvit.core.BundleProblem
 import dev.kerasvit.demo.R
 import dev.kerasvit.demo.state.Problem
+import dev.kerasvit.engine.Backend
 import dev.kerasvit.engine.EngineFailure
 
 /** What a problem looks like: what happened, what to do, the words of others, a button. */
@@ -108,7 +109,7 @@ private fun Wording.engine(problem: Problem.EngineFailed): ProblemText {
         )
         EngineFailure.REFUSED -> ProblemText(
             text(R.string.problem_refused, backend),
-            text(R.string.problem_refused_body),
+            text(R.string.problem_refused_body) + advice(problem.backend),
             action = Action.CHOOSE_BACKEND,
         )
         EngineFailure.UNAVAILABLE -> ProblemText(
@@ -126,6 +127,9 @@ private fun Wording.engine(problem: Problem.EngineFailed): ProblemText {
     }
     return text.copy(detail = problem.reason)
 }
+
+private fun Wording.advice(backend: Backend): String =
+    if (backend == Backend.NPU) "\n" + text(R.string.setting_npu) else ""
 
 private fun Wording.told(title: Int, body: Int, action: Action?) =
     ProblemText(text(title), text(body), action = action)

@@ -25,6 +25,7 @@ import androidx.compose.ui.unit.dp
 import dev.kerasvit.demo.R
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.UiState
+import dev.kerasvit.engine.Backend
 import kotlin.math.roundToInt
 
 /** Backend, threads and threshold. */
@@ -42,6 +43,9 @@ internal fun SettingsSheet(state: UiState, send: (Event) -> Unit) = ModalBottomS
     ) {
         Title(wording.text(R.string.setting_backend))
         Choice(state.backends, settings.backend, wording::backend) { send(Event.ChooseBackend(it)) }
+        if (Backend.NPU in state.backends) {
+            Secondary(wording.text(R.string.setting_npu), Modifier.padding(top = 4.dp))
+        }
         Title(wording.text(R.string.setting_threads))
         Choice(THREADS, settings.threads, wording::count) { send(Event.ChooseThreads(it)) }
         Title(wording.text(R.string.setting_threshold, wording.threshold(settings.threshold)))

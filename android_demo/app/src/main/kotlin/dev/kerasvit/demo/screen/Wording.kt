@@ -57,13 +57,16 @@ internal class Wording(val resources: Resources) {
     fun withUnit(milliseconds: Double): String =
         text(R.string.milliseconds, milliseconds(milliseconds))
 
-    /** "12.3 ms · 28 fps"; a still picture has no frames. */
-    fun speed(answer: Result.Answer): String {
-        val frames = answer.framesPerSecond?.let {
-            val number = String.format(locale, if (it < 10) "%.1f" else "%.0f", it)
-            text(R.string.frames_per_second, number)
-        }
-        return joined(withUnit(answer.times.inference.median), frames)
+    /** "12.3 ms · 28 fps"; null until it is known. */
+    fun speed(answer: Result.Answer?): String? {
+        val median = answer?.times?.inference?.median ?: return null
+        return if (median.isNaN()) null else joined(withUnit(median), frames(answer))
+    }
+
+    /** "28 fps"; null until it is known, and of a still picture. */
+    fun frames(answer: Result.Answer?): String? = answer?.framesPerSecond?.let {
+        val number = String.format(locale, if (it < 10) "%.1f" else "%.0f", it)
+        text(R.string.frames_per_second, number)
     }
 
     /** "17.3 ms · CPU, 2 threads" */

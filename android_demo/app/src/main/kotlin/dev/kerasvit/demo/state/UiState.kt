@@ -39,7 +39,10 @@ data class UiState(
     val model: Model? get() = models?.find { it.name == settings.model }
     val rival: Model? get() = models?.find { it.name == settings.rival }
 
-    /** [result], or why the chosen model can have none. */
+    /**
+     * [result], or why the chosen model can have none. None where [sourceProblem] says why there
+     * is no picture.
+     */
     val shownResult: Result get() = shown(model, result)
     val shownRivalResult: Result get() = shown(rival, rivalResult)
 
@@ -48,6 +51,7 @@ data class UiState(
         get() = models?.any { it.problem != null && it.problem !is Problem.BadBundle } ?: true
 
     private fun shown(model: Model?, result: Result): Result = when {
+        sourceProblem != null -> Result.None
         models?.isEmpty() == true -> Result.Failed(Problem.NoModels)
         model?.problem != null -> Result.Failed(model.problem)
         else -> result
