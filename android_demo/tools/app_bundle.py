@@ -24,6 +24,7 @@ def write_app_bundle(path: Path, module: Path) -> None:
         *("build-bundle", "--overwrite", f"--config={config}"),
         *(f"--modules={module}", f"--output={path}"),
     )
+    path.chmod(module.stat().st_mode)  # bundletool lets only its owner read it
     _bundletool("validate", f"--bundle={path}")
     config.unlink()
 

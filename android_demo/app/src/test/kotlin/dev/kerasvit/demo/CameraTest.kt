@@ -5,8 +5,12 @@ import android.graphics.SurfaceTexture
 import android.hardware.camera2.CameraCharacteristics
 import android.hardware.camera2.CameraManager
 import android.hardware.camera2.CameraMetadata
+import android.hardware.display.DisplayManager
 import android.os.Bundle
+import android.os.Looper
 import android.util.Size
+import android.view.Display
+import android.view.Surface
 import android.view.TextureView
 import dev.kerasvit.core.Clock
 import dev.kerasvit.core.RgbImage
@@ -41,6 +45,7 @@ import org.mockito.Mockito.verify
 import org.robolectric.RobolectricTestRunner
 import org.robolectric.Shadows.shadowOf
 import org.robolectric.annotation.Config
+import org.robolectric.shadows.ShadowDisplayManager
 
 /** The way of a camera's frames, from Robolectric's camera to the screen. */
 @RunWith(RobolectricTestRunner::class)
@@ -241,6 +246,24 @@ class CameraTest {
         assertEquals(Source.Camera(Facing.FRONT), phone.state.settings.source)
         assertTrue(reader.isClosed)
         assertFalse(FakeImageReader.newest.isClosed)
+    }
+
+    @Test
+    fun `frames are upright on the display that shows the app, whatever way it is held`() {
+        phone.display = ShadowDisplayManager.addDisplay("w411dp-h891dp")
+        turn(phone.display, Surface.ROTATION_90)
+        startWithCamera()
+        assertEquals(FrameSize(640, 480), phone.state.frame)
+        turn(phone.display, Surface.ROTATION_180)
+        assertEquals(FrameSize(480, 640), phone.state.frame)
+        turn(Display.DEFAULT_DISPLAY, Surface.ROTATION_90)
+        assertEquals(FrameSize(480, 640), phone.state.frame)
+    }
+
+    private fun turn(display: Int, rotation: Int) {
+        val displays = checkNotNull(phone.app.getSystemService(DisplayManager::class.java))
+        shadowOf(displays.getDisplay(display)).setRotation(rotation)
+        shadowOf(Looper.getMainLooper()).idle()
     }
 
     @Test

@@ -1,5 +1,6 @@
 package dev.kerasvit.demo
 
+import android.app.ActivityOptions
 import android.graphics.Bitmap
 import android.graphics.Canvas
 import android.graphics.Insets
@@ -7,6 +8,7 @@ import android.graphics.Rect
 import android.os.Build
 import android.os.Bundle
 import android.os.Looper
+import android.view.Display
 import android.view.View
 import android.view.WindowInsets
 import android.view.inspector.WindowInspector
@@ -32,6 +34,7 @@ import org.robolectric.android.controller.ActivityController
 /** The app as a user holds it: starts it, touches what is on the screen, reads it, looks at it. */
 class Phone(val rule: ComposeTestRule = createEmptyComposeRule()) : TestRule by rule {
     val app = RuntimeEnvironment.getApplication() as TestApplication
+    var display = Display.DEFAULT_DISPLAY
     lateinit var controller: ActivityController<MainActivity>
         private set
 
@@ -48,7 +51,8 @@ class Phone(val rule: ComposeTestRule = createEmptyComposeRule()) : TestRule by 
     fun create(saved: Bundle? = null) {
         // Two threads wait for each other where several tests share the processor.
         if (saved == null) app.store(app.keptSettings.read() ?: Settings(threads = 1))
-        controller = Robolectric.buildActivity(MainActivity::class.java)
+        val options = ActivityOptions.makeBasic().setLaunchDisplayId(display).toBundle()
+        controller = Robolectric.buildActivity(MainActivity::class.java, null, options)
         if (saved == null) controller.setup() else controller.setup(saved)
     }
 
