@@ -333,7 +333,7 @@ class CameraTest {
     fun `a camera that is closed before it has opened is waited for`() {
         startWithCamera()
         val busy = CountDownLatch(1)
-        phone.app.worker.post { busy.await() }
+        phone.app.cameraThread.post { busy.await() }
         for (facing in listOf(Facing.FRONT, Facing.BACK, Facing.FRONT)) choose(facing)
         busy.countDown()
         phone.settle()

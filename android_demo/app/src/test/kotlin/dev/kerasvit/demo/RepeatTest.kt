@@ -4,10 +4,12 @@ import dev.kerasvit.core.Clock
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Screen
+import dev.kerasvit.demo.state.Source
 import dev.kerasvit.engine.Engine
 import dev.kerasvit.engine.EngineFactory
 import dev.kerasvit.engine.EngineOptions
 import java.nio.ByteBuffer
+import java.util.concurrent.CountDownLatch
 import java.util.concurrent.atomic.AtomicInteger
 import java.util.concurrent.atomic.AtomicLong
 import kotlin.test.assertEquals
@@ -58,6 +60,20 @@ class RepeatTest {
                 assertEquals(millis.toDouble(), times.inference.median, "$millis ms")
             }
         }
+    }
+
+    @Test
+    fun `of pictures that are chosen while the worker is busy only the last is classified`() {
+        val engines = start(millis = 1)
+        val before = engines.runs.get()
+        val busy = CountDownLatch(1)
+        phone.app.worker.post { busy.await() }
+        for (sample in phone.state.samples.take(2)) {
+            phone.app.store(null).send(Event.ChooseSource(Source.Sample(sample.name)))
+        }
+        busy.countDown()
+        phone.settle()
+        assertEquals(before + 23, engines.runs.get())
     }
 
     private fun start(millis: Long): SlowEngines {
