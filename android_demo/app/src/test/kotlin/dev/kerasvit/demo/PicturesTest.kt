@@ -13,6 +13,9 @@ import org.junit.rules.TemporaryFolder
 import org.junit.runner.RunWith
 import org.robolectric.RobolectricTestRunner
 import org.robolectric.RuntimeEnvironment
+import org.robolectric.annotation.Config
+import org.robolectric.annotation.Implementation
+import org.robolectric.annotation.Implements
 
 @RunWith(RobolectricTestRunner::class)
 class PicturesTest {
@@ -44,8 +47,7 @@ class PicturesTest {
     @Test
     fun `a photo is turned as its EXIF tag says`() {
         val file = folder.newFile("turned.jpg")
-        val black = 0xFF000000.toInt()
-        val left = bitmap(32, 16) { x, _ -> if (x < 16) -1 else black }
+        val left = bitmap(32, 16) { x, _ -> if (x < 16) -1 else BLACK }
         file.outputStream().use { left.compress(Bitmap.CompressFormat.JPEG, 100, it) }
         ExifInterface(file.path).run {
             setAttribute(ExifInterface.TAG_ORIENTATION, "6")
@@ -55,6 +57,15 @@ class PicturesTest {
         assertEquals(16 to 32, image.width to image.height)
         assertEquals(255, image.level(8, 2)) // White was on the left and is on top now.
         assertEquals(0, image.level(8, 29))
+    }
+
+    /** Some versions of Android throw at a damaged tag. */
+    @Test
+    @Config(shadows = [DamagedExif::class])
+    fun `a photo whose EXIF tag is damaged is read as it is`() {
+        val image = read(bitmap(4, 2) { x, _ -> if (x < 2) -1 else BLACK })
+        assertEquals(4 to 2, image.width to image.height)
+        assertEquals(255, image.level(0, 0))
     }
 
     private fun read(bitmap: Bitmap): RgbImage {
@@ -73,3 +84,12 @@ class PicturesTest {
 
     private fun RgbImage.level(x: Int, y: Int): Int = bytes[(y * width + x) * 3].toInt() and 0xFF
 }
+
+@Implements(ExifInterface::class)
+class DamagedExif {
+    @Implementation
+    fun getAttributeInt(tag: String, default: Int): Int =
+        throw NumberFormatException("$tag, $default")
+}
+
+private const val BLACK = 0xFF000000.toInt()

@@ -87,6 +87,14 @@ class ReducerTest {
     }
 
     @Test
+    fun `where there is no picture there is no result`() {
+        val shown = ready(Source.Camera(Facing.BACK)).classified("cat", atMillis = 0)
+        assertIs<Result.Answer>(shown.shownResult)
+        val refused = reduce(shown, Event.PermissionChanged(Permission.REFUSED))
+        assertEquals(Result.None, refused.shownResult)
+    }
+
+    @Test
     fun `the camera is wanted only with permission, and not after it failed`() {
         val camera = Source.Camera(Facing.BACK)
         var state = reduce(listed(), Event.ChooseSource(camera))

@@ -167,7 +167,7 @@ class Workshop(
         var runs = 1
         while (isWanted() && runs < MOST_RUNS) {
             val isWarmingUp = runs < LONGEST_WARM_UP && open.any { !it.isWarm }
-            if (runs >= FEWEST_RUNS && !isWarmingUp && nowMillis() >= end) break
+            if (!isWarmingUp && nowMillis() >= end) break
             for (bench in open) bench.classify(image, job, isShown = false)
             runs++
         }
@@ -215,6 +215,5 @@ private const val SHOWN_EVERY_MILLIS = 200L
 private const val REPEAT_MILLIS = 700L
 // All without the last run, which is shown: a slow model runs three times, the first of which is its
 // warm-up; a fast one has a warm-up of three runs and twenty that count.
-private const val FEWEST_RUNS = 2
 private const val LONGEST_WARM_UP = 3
 private const val MOST_RUNS = 22
