@@ -1,7 +1,8 @@
 """Starts the APK's app on the JVM: its dex, translated back by enjarify, under Robolectric.
 
 These are the shipped dex, services, resources and TensorFlow Lite. What R8 removed although
-something calls it by name is missing here as it is on a phone.
+something calls it by name is missing here as it is on a phone. JNA alone is as it was before R8,
+which keeps all of it: JNA reads annotations of its classes, and enjarify leaves them out.
 """
 
 import shutil
@@ -10,7 +11,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from commands import require, run
+from commands import fail, require, run
 from dex import SERVICES, shipped_dex
 from maven import prepare_tests
 from project import APP_TARGET, BUILD, FRAMEWORK, ROOT, RUNTIME_JARS
@@ -27,6 +28,8 @@ SETTINGS = APP / "src/test/maven"
 LIBRARIES = ROOT / "interpreter/target/android-libraries"
 # The Android that Robolectric runs, which Maven copied for the other tests.
 ANDROID = APP_TARGET / "robolectric"
+# Of the structure by which JNA describes all others.
+_FIELD_ORDER = 'Structure$FieldOrder; value={ "size" "alignment" "type" "elements" }'
 _JNA = "com/sun/jna/linux-x86-64/libjnidispatch.so"
 
 
@@ -37,10 +40,11 @@ def main() -> int:
 
 def test_start() -> Result:
     """Translates the dex and runs the test."""
-    require("mvn", "java", "javac", "enjarify")
+    require("mvn", "java", "javac", "dexdump", "enjarify")
     prepare_tests()
     shutil.rmtree(FOLDER, ignore_errors=True)
     CLASSES.mkdir(parents=True)
+    _expect_annotations()
     app = FOLDER / "app.jar"
     make_fit(app, [translate(dex, FOLDER) for dex in shipped_dex()])
     if SERVICES.exists():
@@ -48,9 +52,16 @@ def test_start() -> Result:
     [jna] = RUNTIME_JARS.glob("jna-*.jar")
     with zipfile.ZipFile(jna) as files:
         (FOLDER / Path(_JNA).name).write_bytes(files.read(_JNA))
-    path = ":".join(map(str, (CLASSES, app, SETTINGS, *_robolectric(), FRAMEWORK)))
+    path = ":".join(map(str, (CLASSES, jna, app, SETTINGS, *_robolectric(), FRAMEWORK)))
     run("javac", "-nowarn", "-d", CLASSES, "-cp", path, TEST)
     return Result("app: the shipped dex, started", int(_runs(path)), 1)
+
+
+def _expect_annotations() -> None:
+    """Without them, JNA refuses each structure, and the app XNNPACK."""
+    found = any(_FIELD_ORDER in run("dexdump", "-a", dex) for dex in shipped_dex())
+    if not found:
+        fail(f"expected {_FIELD_ORDER} in the dex: R8 removed annotations")
 
 
 def _robolectric() -> list[str]:
@@ -68,7 +79,7 @@ def _runs(path: str) -> bool:
         *(part for name in opened for part in ("--add-opens", f"{name}=ALL-UNNAMED")),
         *(
             "-Drobolectric.offline=true",
-            f"-Drobolectric.dependency.dir={APP_TARGET / 'robolectric'}",
+            f"-Drobolectric.dependency.dir={ANDROID}",
         ),
         *(f"-Djna.library.path={LIBRARIES}", f"-Djna.boot.library.path={FOLDER}"),
         f"-Djava.library.path={LIBRARIES}",

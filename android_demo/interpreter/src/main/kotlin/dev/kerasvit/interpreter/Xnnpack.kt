@@ -55,10 +55,11 @@ internal class Xnnpack(
 }
 
 /** `TfLiteXNNPackDelegateOptions`, with room to spare. */
-@Structure.FieldOrder("words")
 internal open class XnnpackOptions : Structure() {
     @JvmField
     var words = IntArray(64)
+
+    override fun getFieldOrder(): List<String> = listOf("words")
 
     /** As the result of a function. */
     class Returned : XnnpackOptions(), Structure.ByValue
