@@ -22,6 +22,7 @@ COMMANDS = {
     "export": "export/to_tflite.py",
     "run": "export/run.py",
     "android": "export/to_android.py",
+    "bench": "export/bench.py",
     "web": "export/to_web.py",
     "saved-model": "export/to_saved_model.py",
     "compress": "export/compress.py",

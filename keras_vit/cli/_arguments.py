@@ -30,7 +30,7 @@ from typing import Any, NoReturn
 from keras_vit._errors import UsageError, did_you_mean, nearest
 from keras_vit.cli import COMMANDS
 
-_MORE = ("choices", "check", "positional", "help")  # what a field may say of itself
+_MORE = ("choices", "check", "positional", "help", "bare")  # what a field may say of itself
 _NAMES = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
 _NUMBERS = {int: "an integer", float: "a number"}
 # Options' names in other training programs, and here: the first one that the command has.
@@ -59,8 +59,9 @@ def option(default: Any, **described: Any) -> Any:
         default: the value if the option is not given.
         described: `choices`, the allowed values; `check`, a function of the option's name and value
             that raises for an invalid value; `positional`, the name of a positional argument in the
-            help; `help`, a text that replaces the docstring below the field; `internal`, whether
-            the field is no option, but a command's `defaults` set it.
+            help; `help`, a text that replaces the docstring below the field; `bare`, the text that
+            stands for the option without a value; `internal`, whether the field is no option, but a
+            command's `defaults` set it.
     """
     return dataclasses.field(default=default, metadata=described)
 
@@ -76,7 +77,7 @@ class Option:
         element: the type of one value.
         nargs: None for one value, "+" for one or more, else their number, as in argparse.
         most: the largest number of values; None for any.
-        choices, check, positional: see `option`.
+        choices, check, positional, bare: see `option`.
         group: the field of the dataclass that it belongs to; empty for the main dataclass.
     """
 
@@ -89,6 +90,7 @@ class Option:
     choices: Sequence[str] = ()
     check: Callable[[str, Any], Any] | None = None
     positional: str = ""
+    bare: str | None = None
     group: str = ""
 
     @property
@@ -147,7 +149,9 @@ def options_of(kind: type, group: str = "") -> tuple[Option, ...]:
             found += options_of(hints[field.name], field.name)
         elif not field.metadata.get("internal"):
             described = {"help": documents.get(field.name, "")} | _typed(hints[field.name])
-            described |= {key: field.metadata[key] for key in _MORE if field.metadata.get(key)}
+            described |= {
+                key: field.metadata[key] for key in _MORE if field.metadata.get(key) is not None
+            }
             found.append(Option(field.name, field.default, group=group, **described))
     return tuple(found)
 
@@ -310,6 +314,8 @@ def _add(parser: argparse._ActionsContainer, option: Option, help: str | None = 
         elif help is not None and option.is_one_or_two:
             # Otherwise argparse would show "N [N ...]".
             settings |= {"nargs": None, "metavar": f"{shown} [{shown}]"}
+        elif option.bare is not None:
+            settings |= {"nargs": "?", "const": option.bare}
     parser.add_argument(option.flag or option.name, **settings)
 
 

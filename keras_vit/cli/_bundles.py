@@ -30,8 +30,15 @@ def check_bundles(command: str, bundles: Sequence[Path], names: Sequence[str]) -
         check_bundle(bundle, spelled("export"))
 
 
-def named_bundles(bundles: Sequence[Path], names: Sequence[str]) -> dict[str, Path]:
+def named_bundles(
+    bundles: Sequence[Path], names: Sequence[str] = (), advice: str = "pass --name"
+) -> dict[str, Path]:
     """The bundles by their names, which are by default those of their runs and folders.
+
+    Args:
+        bundles: the folders.
+        names: their names.
+        advice: what to do if two have the same name.
 
     Raises:
         UsageError: two bundles have the same name.
@@ -40,7 +47,7 @@ def named_bundles(bundles: Sequence[Path], names: Sequence[str]) -> dict[str, Pa
     names = names or tuple(map(deploy.bundle_name, bundles))
     if len(set(names)) < len(names):
         raise UsageError(
-            f"each bundle needs a name of its own. Received: {' '.join(names)}; pass --name."
+            f"each bundle needs a name of its own. Received: {' '.join(names)}; {advice}."
         )
     return dict(zip(names, bundles, strict=True))
 

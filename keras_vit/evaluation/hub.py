@@ -17,6 +17,7 @@ from keras_vit.evaluation.hub_folder import LAYOUTS, check_for_hub
 from keras_vit.evaluation.results_page import read_results
 from keras_vit.runs import AVERAGE, Run
 from keras_vit.specs import ViTSpec
+from keras_vit.tflite.phone_records import measured_on_phones
 from keras_vit.weights import save_weights
 from keras_vit.weights.catalogue import PublishedWeights, find_weights
 
@@ -94,6 +95,7 @@ def hub_card(run: Run, model: Any, name: str, loaded: Loaded, license: str | Non
         versions=_versions(run.recipe.get("versions", {})),
         report=read_results(run.path / folder / "report.json", _Report),
         exports=read_results(run.path / "export" / "table.json", _json.Table),
+        phones=measured_on_phones(run.path / "export"),
     )
 
 

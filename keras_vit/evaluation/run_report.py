@@ -21,6 +21,7 @@ from keras_vit.evaluation.results_page import read_results, write_results
 from keras_vit.labels import answer_scores
 from keras_vit.models.profile import grouped, profile
 from keras_vit.specs import ViTSpec
+from keras_vit.tflite.phone_records import measured_on_phones
 
 _MOST_WRONG, _MOST_ATTENTION, _MOST_LISTED = 24, 8, 10_000
 # Where the images are that a report is about.
@@ -81,6 +82,7 @@ def evaluate(
             attention=_attention(model, source, images) if isinstance(model.spec, ViTSpec) else (),
             layers=grouped(profile(model.spec, model.num_classes, model.image_size)),
             exports=read_results(run.path / "export" / "table.json", _json.Table),
+            phones=measured_on_phones(run.path / "export"),
         )
     return report, out / page.name
 

@@ -47,6 +47,8 @@ class Arguments(Base):
     overwrite: bool = False
     """Replace."""
     settings: Settings = Settings()
+    device: str | None = option(None, bare="any")
+    """Where."""
 
 
 def arguments(*words, defaults=None):
@@ -63,6 +65,8 @@ def test_a_line_becomes_the_dataclass():
     assert arguments() == Arguments()
     assert arguments("--size", "8", "16").size == (8, 16)
     assert arguments("--rate=-1").settings.rate == -1
+    devices = [arguments("--device", *words).device for words in ([], ["--overwrite"], ["x"])]
+    assert devices == ["any", "any", "x"]
 
 
 def test_several_values_may_have_commas():
@@ -127,6 +131,7 @@ def test_help_shows_choices_and_defaults_within_the_terminal(capsys, monkeypatch
         "Does it.",
         "--size N [N] One number or two. (default: none)",
         "--grid N N",
+        "--device [TEXT] Where.",
         "One of: a, beta, gamma. (default: a)",
         "The folder; default: here. ",
         "--no-jit Turns off the compiler.",

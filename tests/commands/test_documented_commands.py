@@ -71,6 +71,7 @@ NOT_RUN = {
     "make libraries": "`test_app.py libraries` publishes them, with Maven",
     "make android-setup": "it installs Debian packages",
     "adb": "needs a phone",
+    "keras-vit bench": "needs a phone; tests/deploy/phone has a fake one",
     "pip install": "tests/commands/check_wheel.py installs the package",
     "npm": "downloads; `make web-test` calls it",
     "mkdir cifar": "downloads CIFAR-10",

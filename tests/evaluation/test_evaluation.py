@@ -16,6 +16,7 @@ from keras_vit._json import Table, TableRow
 from keras_vit._pages import rendered
 from keras_vit.data import open_source, split_source
 from keras_vit.evaluation import plots
+from keras_vit.tflite.phone_records import MeasuredOnPhones
 from keras_vit.training import Recipe
 
 
@@ -213,7 +214,7 @@ def page_of(label, **values):
     report = evaluation.classification_report(np.array([0]), np.array([0]), (label,))
     nothing = {
         "title": "", "facts": {}, "curves": {}, "confusion": None, "mistakes": (), "pictures": (),
-        "attention": (), "layers": (), "exports": None,
+        "attention": (), "layers": (), "exports": None, "phones": None,
     }  # fmt: skip
     return rendered("evaluation/report.html.j2", **{**nothing, "report": report, **values})
 
@@ -232,8 +233,15 @@ def test_page_escapes_what_comes_from_folders(parsed):
 
 def test_exports_and_mistakes_are_shown_where_there_are_any(parsed):
     row = TableRow("int8", 2048, accuracy=0.98, agreement=0.99, max_difference=0.1, latency_ms=1.5)
-    text = page_of("a", exports=Table("x86_64", 5, [row]))
+    exports = Table("x86_64", 5, [row])
+    text = page_of("a", exports=exports, phones=MeasuredOnPhones((), (), ()))
     assert {"int8", "98.00%", "99.00%", "2", "1.50"} <= set(parsed(text).text.split())
+    assert "keras-vit bench --bundle RUN/export/int8" in text
+    phones = MeasuredOnPhones(["phone", "warm ms"], [["<b>", "98.76"]], ["<i>: int8 on GPU"])
+    page = parsed(page_of("a", exports=exports, phones=phones))
+    assert {"phone", "<b>", "98.76"} <= set(page.text.split())
+    assert "Refused, because its scores differ too much: <i>: int8 on GPU." in page.text
+    assert "keras-vit bench" not in page.text
     empty = page_of("a")
     assert "Exports" not in empty
     assert "None of the held-out images" in empty  # is wrong

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -63,6 +64,34 @@ def test_names_of_classes_are_never_markup(run, tmp_path):
     for name in ("`<script>`", "`` `tick` ``", "`[x](http://y)`"):
         assert name in text
     assert "\n| `a\\|b` | " in text  # the bar adds no column
+
+
+def test_phones_are_a_table_that_says_how_to_fill_it(run):
+    other = runs.open_run(shutil.copytree(run.path, run.path.parent / "phones"))
+    text = card_of(other)
+    assert "## Measured on phones\n\nNone yet. Connect a phone that allows USB" in text
+    assert "`keras-vit bench --bundle RUN/export/int8` measures it" in text
+    bundle = other.path / "export/int8"
+    bundle.mkdir(parents=True)
+    (bundle / "model.json").write_text(json.dumps({"format": 1, "sha256": "a" * 64}))
+    record = json.loads((Path(__file__).parents[1] / "fixtures/phone/record.json").read_text())
+    phone = record["phone"] | {"manufacturer": "a|b", "model": "<b>[x](http://y)"}
+    [cpu] = record["backends"]
+    gpu = cpu | {"backend": "GPU", "golden": cpu["golden"] | {"score_difference": 9}}
+    (bundle / "phones").mkdir()
+    for i, backends in enumerate([[cpu], [cpu, gpu]]):
+        changed = record | {"phone": phone, "backends": backends}
+        (bundle / f"phones/{i}.json").write_text(json.dumps(changed))
+    text = card_of(other)
+    assert "None yet" not in text
+    name = "a\\|b <b>[x](http://y), Android 16"  # the bar adds no column
+    about, times = "`Tensor G3` | `LiteRT 2` | `int8` | `CPU`", "23.0 | 3.14 | 4.00 | 1,234 | 60"
+    row = f"| `{name}` | {about} | {times} | 28 to 33 |"
+    assert row in text.splitlines()
+    refused = "`a|b <b>[x](http://y), Android 16: int8 on GPU`"
+    assert f"- Refused, because its scores differ too much: {refused}.\n" in text
+    header, rule = re.search(r"\n(\| phone \|.*)\n(\|.*)\n", text).groups()
+    assert header.count("|") == rule.count("|") == row.replace("\\|", "").count("|") == 12
 
 
 def card_of(run, **reasons):

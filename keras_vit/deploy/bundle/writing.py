@@ -27,6 +27,7 @@ from keras_vit.deploy.sample_images import to_pixels
 from keras_vit.labels import write_labels
 from keras_vit.tflite.compiled_model import predict_in_half_precision
 from keras_vit.tflite.flatbuffer import MappedFile, mapped
+from keras_vit.tflite.phone_records import FOLDER as PHONES
 from keras_vit.tflite.processes import release_memory
 from keras_vit.tflite.runner import Runner
 
@@ -88,6 +89,8 @@ def write_bundle(
         if made.recipe is not None:
             _files.write_json(temporary / "recipe.json", made.recipe)
         _files.write_json(temporary / "model.json", description)
+        if (folder / PHONES).is_dir():  # each record says of which file it is
+            shutil.copytree(folder / PHONES, temporary / PHONES)
     return description
 
 

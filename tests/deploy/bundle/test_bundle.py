@@ -160,6 +160,16 @@ def test_a_folder_that_is_not_a_bundle_is_not_replaced(write, folder):
     assert (folder / "thesis.txt").exists()
 
 
+def test_records_of_phones_survive_another_export(write, folder):
+    write()
+    (folder / "phones").mkdir()
+    (folder / "phones/a.json").write_text("{}")
+    (folder / "notes.txt").touch()
+    write()
+    assert (folder / "phones/a.json").read_text() == "{}"
+    assert not (folder / "notes.txt").exists()
+
+
 def test_a_large_golden_image_is_shrunk(write, sample, rng):
     _, golden = write(picture=rng.integers(0, 255, (1000, 500, 3)).astype(np.uint8))
     assert golden["image"].shape == (320, 160, 3)

@@ -20,9 +20,12 @@ from keras_vit.deploy.bundle.opened_bundle import open_bundle
 from keras_vit.deploy.convert.float_layers import read_recipe
 from keras_vit.tflite.flatbuffer import check_static, operators, read_graph
 from keras_vit.tflite.gpu_compatibility import lint
+from keras_vit.tflite.phone_records import measured_on_phones
 from keras_vit.tflite.runtimes import check_runtime, runtime_floor, versions
 
-_ASSETS = Path(__file__).parents[4] / "android_demo/app/src/main/assets/bundles"
+_ROOT = Path(__file__).parents[4]
+_ASSETS = _ROOT / "android_demo/app/src/main/assets/bundles"
+_PHONE = _ROOT / "tests/fixtures/phone/record.json"
 _OFFSETS = (0, 1, 2, 3, 4, 8, 64, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFFFFF0)
 
 
@@ -42,7 +45,8 @@ def _bundle(home: Path) -> list[Files]:
         "format": 1, "base": "int8", "model": about["model"], "chosen_on": "3 images",
         "float_layers": ["head"], "sensitivity": {"head": 0.5},
     }  # fmt: skip
-    more = {"int8/recipe.json": recipe, "table.json": table}
+    phone = json.loads(_PHONE.read_text()) | {"sha256": about["sha256"]}
+    more = {"int8/recipe.json": recipe, "table.json": table, "int8/phones/a.json": phone}
     return [files | {name: json.dumps(value).encode() for name, value in more.items()}]
 
 
@@ -52,6 +56,7 @@ def _read_bundle(folder: Path, home: Path) -> None:
         lambda: read_recipe(folder / "int8/recipe.json", "ViT-Pico_4", {"int8"}),
         lambda: report._earlier_bundles(folder, {}),
         lambda: report._labels(folder, {"int8": {}}),
+        lambda: measured_on_phones(folder),
         lambda: report.withdraw_report(folder),  # the last one, because it removes table.json
     )
 

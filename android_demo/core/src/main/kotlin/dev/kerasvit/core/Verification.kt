@@ -84,7 +84,8 @@ fun verdicts(
     }
 }
 
-private fun measure(engine: Engine, bundle: Bundle, golden: Golden): Outcome {
+/** Compares an engine that is loaded; [Outcome.Passed] or [Outcome.Failed]. */
+internal fun measure(engine: Engine, bundle: Bundle, golden: Golden): Outcome {
     val classifier = Classifier(bundle, engine)
     val start = System.nanoTime()
     var result = classifier.classify(golden.image)

@@ -7,6 +7,7 @@ import dev.kerasvit.core.Orientation
 import dev.kerasvit.core.Outcome
 import dev.kerasvit.core.RgbImage
 import dev.kerasvit.core.YuvConverter
+import dev.kerasvit.core.benchmark
 import dev.kerasvit.core.readBundle
 import dev.kerasvit.core.readGolden
 import dev.kerasvit.core.readModel
@@ -27,6 +28,11 @@ import kotlin.test.assertFailsWith
 import kotlin.test.assertIs
 import kotlin.test.assertNull
 import kotlin.test.assertTrue
+import kotlinx.serialization.json.Json
+import kotlinx.serialization.json.double
+import kotlinx.serialization.json.int
+import kotlinx.serialization.json.jsonObject
+import kotlinx.serialization.json.jsonPrimitive
 import org.junit.jupiter.api.Test
 
 /**
@@ -61,6 +67,32 @@ abstract class EngineTests(
                 assertTrue(name == "digits-int8" || difference > 1e-4, "$difference")
             }
         }
+    }
+
+    @Test
+    fun `a benchmark checks the scores cold and hot, and times the runs between`() {
+        val lines = mutableListOf<String>()
+        val options = EngineOptions(Backend.CPU, 1)
+        benchmark(appBundle("digits-float16"), engines, options, seconds = 1, tell = lines::add)
+        val steps = lines.map { Json.parseToJsonElement(it).jsonObject }
+        assertEquals(
+            listOf("cold", "golden", "warm", "interval", "golden", "end"),
+            steps.map { it.keys.single() },
+        )
+        val (cold, golden, warm, interval) = steps.map { it.values.single().jsonObject }
+        assertEquals(engines.runtime, cold.getValue("runtime").jsonPrimitive.content)
+        assertEquals(operatorsTaken["digits-float16"], cold.getValue("taken").jsonPrimitive.int)
+        for (check in listOf(golden, steps[4].getValue("golden").jsonObject)) {
+            val (difference, tolerance) = listOf("score_difference", "score_tolerance")
+                .map { check.getValue(it).jsonPrimitive.double }
+            assertTrue(difference <= tolerance, "$check")
+        }
+        assertEquals(100, warm.getValue("runs").jsonPrimitive.int)
+        // Half of the runs last at least the median, so they fill at most the second.
+        val runs = interval.getValue("runs").jsonPrimitive.int
+        val half = runs / 2 * interval.getValue("median_ms").jsonPrimitive.double
+        val end = interval.getValue("at_s").jsonPrimitive.double
+        assertTrue(half in 1.0..1000 * end, "$interval")
     }
 
     @Test

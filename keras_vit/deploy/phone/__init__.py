@@ -1,0 +1,1 @@
+"""Measures bundles on a phone that is connected by adb."""
