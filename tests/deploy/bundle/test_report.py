@@ -20,6 +20,7 @@ from keras_vit.deploy.bundle.export_report import table, write_report
 from keras_vit.evaluation import classification_report
 from keras_vit.tflite.file_inspection import inspect_file
 from keras_vit.tflite.measure import Latency, Measured, measure
+from keras_vit.tflite.phone_records import summary
 
 SPEC = keras_vit.ViTSpec(patch_size=8, hidden_dim=48, depth=1, num_heads=3, mlp_dim=112)
 MIB = 2**20
@@ -135,6 +136,7 @@ def test_the_page_of_a_run_shows_the_table(written):
     record["rows"][0] |= {"accuracy": None, "latency_ms": None}
     values = {"exports": _json.check(record, "table.json", _json.Table), "title": "", "facts": {}}
     values["report"] = classification_report(np.array([0]), np.array([0]), ("a",))
+    values["phones"] = summary(())
     nothing = ("curves", "confusion", "mistakes", "pictures", "attention", "layers")
     text = rendered("evaluation/report.html.j2", **values, **dict.fromkeys(nothing, ()))
     assert "<td>int8</td><td>99.16%</td><td>99.72%</td><td>5.0e-01</td>" in text
