@@ -21,7 +21,7 @@ from keras_vit.cli._options import check_folder, check_threads
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import load
 from keras_vit.cli._progress import ChangingLine, duration
-from keras_vit.tflite.phone_records import FOLDER, Backend, summary
+from keras_vit.tflite.phone_records import FOLDER, Backend, summary, three_digits
 
 _MOST_MINUTES = 60
 _OTHER_S = 15  # what a backend takes beside the sustained run; a guess, until one was measured
@@ -137,12 +137,13 @@ def _words(measured: Any) -> str:
         parts.append(f"{word} (scores differ by {difference})")
         parts += [] if golden.same_class else ["ANOTHER CLASS"]
     if measured.cold is not None:
-        parts.append(f"cold {measured.cold.load_ms + measured.cold.first_ms:.3g} ms")
+        cold = measured.cold.load_ms + measured.cold.first_ms
+        parts.append(f"cold {three_digits(cold)} ms")
     if measured.warm is not None:
-        parts.append(f"warm {measured.warm.median_ms:.3g} ms")
+        parts.append(f"warm {three_digits(measured.warm.median_ms)} ms")
     for each in last:
         heat = "" if each.temperature_c is None else f" at {each.temperature_c:.0f} \u00b0C"
-        parts.append(f"after {each.at_s:.0f} s {each.median_ms:.3g} ms{heat}")
+        parts.append(f"after {each.at_s:.0f} s {three_digits(each.median_ms)} ms{heat}")
     if measured.reason:
         parts.append(f"not run: {shortened(one_line(measured.reason), 200)}")
     return ", ".join(parts)

@@ -204,14 +204,15 @@ def _cells(measured: MeasuredBackend) -> list[str]:
     heat = [measured.before.temperature_c, last and last.temperature_c]
     return [
         measured.backend,
-        "-" if cold is None else _three_digits(cold.load_ms + cold.first_ms),
-        _three_digits(warm.median_ms),
-        _three_digits(warm.p90_ms),
-        "-" if last is None else _three_digits(last.median_ms),
+        "-" if cold is None else three_digits(cold.load_ms + cold.first_ms),
+        three_digits(warm.median_ms),
+        three_digits(warm.p90_ms),
+        "-" if last is None else three_digits(last.median_ms),
         "-" if last is None else f"{last.at_s:.0f}",
         " to ".join(f"{each:.0f}" for each in heat if each is not None) or "-",
     ]
 
 
-def _three_digits(value: float) -> str:
+def three_digits(value: float) -> str:
+    """Milliseconds with three digits, or more before the point."""
     return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"

@@ -33,7 +33,7 @@ def test_each_backend_is_a_line_and_the_table_is_that_of_the_card(bench, phone, 
     assert "about 3 min 15 s left\n" in out  # 5 times 24 s, and 15 s each
     lines = [line.split() for line in out.splitlines()]
     [gpu] = [" ".join(line) for line in lines if line[:2] == ["GPU", "agrees"]]
-    assert gpu.startswith("GPU agrees (scores differ by 4.8e-07 of 3.3e-01), cold 1.93e+03 ms")
+    assert gpu.startswith("GPU agrees (scores differ by 4.8e-07 of 3.3e-01), cold 1,925 ms")
     assert gpu.endswith("warm 34.9 ms, after 25 s 71.5 ms at 28 °C")
     assert "  NPU        not run: UNAVAILABLE: LiteRT finds no library for the NPU\n" in out
     row = ["digits-int8", "CPU_PLAIN", "10.7", "1.56", "5.66", "1.55", "25", "28", "to", "28"]
