@@ -24,6 +24,7 @@ from keras_vit.cli._progress import ChangingLine, duration
 from keras_vit.tflite.phone_records import FOLDER, Backend, summary, three_digits
 
 _MOST_MINUTES = 60
+_DISAGREES = "COMPUTES SOMETHING ELSE"
 _OTHER_S = 15  # what a backend takes beside the sustained run; a guess, until one was measured
 
 
@@ -132,7 +133,7 @@ def _words(measured: Any) -> str:
     golden, last = measured.golden, measured.sustained[-1:]
     parts = []
     if golden is not None:
-        word = "agrees" if golden.passed else "COMPUTES SOMETHING ELSE"
+        word = "agrees" if golden.passed else _DISAGREES
         difference = f"{golden.score_difference:.1e} of {golden.score_tolerance:.1e}"
         parts.append(f"{word} (scores differ by {difference})")
         parts += [] if golden.same_class else ["ANOTHER CLASS"]
@@ -145,5 +146,6 @@ def _words(measured: Any) -> str:
         heat = "" if each.temperature_c is None else f" at {each.temperature_c:.0f} \u00b0C"
         parts.append(f"after {each.at_s:.0f} s {three_digits(each.median_ms)} ms{heat}")
     if measured.reason:
-        parts.append(f"not run: {shortened(one_line(measured.reason), 200)}")
+        word = _DISAGREES if measured.not_finite else "not run" if golden is None else "ended"
+        parts.append(f"{word}: {shortened(one_line(measured.reason), 200)}")
     return ", ".join(parts)

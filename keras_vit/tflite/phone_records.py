@@ -96,7 +96,10 @@ class Interval(Times, kw_only=True):
 
 
 class MeasuredBackend(Struct, kw_only=True):
-    """What a backend did. Without `golden` it refused, or ended, for the `reason`."""
+    """What a backend did. Without `golden` it refused, or ended, for the `reason`.
+
+    After `not_finite` scores it ended, too, whatever the golden check said before.
+    """
 
     backend: Backend
     date: str
@@ -104,6 +107,7 @@ class MeasuredBackend(Struct, kw_only=True):
     seconds: int
     before: Conditions
     reason: _json.Text = ""
+    not_finite: bool = False
     taken: int | None = None
     cold: Cold | None = None
     golden: Golden | None = None
@@ -113,7 +117,7 @@ class MeasuredBackend(Struct, kw_only=True):
     @property
     def disagrees(self) -> bool:
         """Whether it computes something else than the exporter."""
-        return self.golden is not None and not self.golden.passed
+        return self.not_finite or (self.golden is not None and not self.golden.passed)
 
 
 class PhoneRecord(Struct, kw_only=True):
@@ -194,7 +198,7 @@ def summary(records: Iterable[tuple[str, PhoneRecord]]) -> MeasuredOnPhones:
 
 _HEADER = (
     *("phone", "chip", "runtime", "file", "backend"),
-    *("cold ms", "warm ms", "p90", "sustained ms", "after s", "\u00b0C"),
+    *("cold ms", "warm ms", "p90 ms", "sustained ms", "after s", "\u00b0C"),
 )
 
 

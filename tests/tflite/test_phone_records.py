@@ -46,11 +46,16 @@ def test_a_backend_that_agrees_is_a_row(export):
 
 
 @pytest.mark.parametrize(
-    "golden",
-    [{"score_difference": 0.31}, {"tensor_difference": 1e-3}],
+    "changes",
+    [
+        {"golden": GOLDEN | {"score_difference": 0.31}},
+        {"golden": GOLDEN | {"tensor_difference": 1e-3}},
+        {"golden": None, "not_finite": True},
+        {"not_finite": True},  # when it was hot
+    ],
 )
-def test_a_phone_that_disagrees_on_one_backend_has_no_row(export, golden):
-    gpu = BACKEND | {"backend": "GPU", "golden": GOLDEN | golden}
+def test_a_phone_that_disagrees_on_one_backend_has_no_row(export, changes):
+    gpu = BACKEND | {"backend": "GPU"} | changes
     put(export, backends=[BACKEND, gpu])
     found = measured_on_phones(export)
     assert found.rows == []

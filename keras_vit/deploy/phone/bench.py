@@ -158,6 +158,7 @@ class Bench:
                 line.interval.thermal_status = now.thermal_status
         if line.refused is not None:
             measured.reason = f"{line.refused.kind}: {line.refused.reason}"
+            measured.not_finite = line.refused.kind == "NOT_FINITE"
 
 
 @contextlib.contextmanager
@@ -204,7 +205,7 @@ def _check_room(adb: Adb, files: Sequence[Path]) -> None:
 
 def _write(record: PhoneRecord, folder: Path) -> Path | None:
     """Writes a record, and adds to it what an earlier one knows; None if no backend ran."""
-    if not any(each.golden for each in record.backends):
+    if not any(each.golden or each.not_finite for each in record.backends):
         return None
     path = folder / f"{safe_name(f'{record.phone.name}-{record.runtime}')}.json"
     with contextlib.suppress(UsageError):  # there is none, or it is damaged

@@ -63,6 +63,26 @@ def test_a_phone_that_disagrees_is_refused_and_its_record_kept(bench, phone, bun
     assert not (bundle / "phones").exists()
 
 
+@pytest.mark.parametrize("finite", [0, 2], ids=["at once", "after the golden check"])
+def test_scores_that_are_not_finite_are_a_disagreement(bench, phone, bundle, finite):
+    lines = phone.answers["GPU"]["out"].splitlines(keepends=True)
+    nan = '{"refused":{"kind":"NOT_FINITE","reason":"the scores are NaN or infinite"}}\n'
+    phone.change("GPU", out="".join([*lines[:finite], nan, lines[-1]]))
+    code, out, error = bench("--backends", "GPU")
+    assert code == 3
+    assert error.endswith("Google Pixel 8, Android 16: digits-int8 on GPU\n")
+    assert "COMPUTES SOMETHING ELSE: NOT_FINITE: the scores are NaN or infinite\n" in out
+    [path] = (bundle / "phones").iterdir()
+    assert read_phone_record(path).backends[0].disagrees
+
+
+def test_an_app_that_ends_later_is_not_said_not_to_run(bench, phone):
+    lines = phone.answers["GPU"]["out"].splitlines(keepends=True)
+    phone.change("GPU", out="".join(lines[:4]), code=137)
+    _, out, _ = bench("--backends", "GPU")
+    assert "°C, ended: the app ended with SIGKILL\n" in out
+
+
 def test_a_bundle_that_nothing_runs_is_a_line_and_the_others_go_on(bench, phone, bundle):
     other = shutil.copytree(bundle, bundle.with_name("float16"))
     code, _, error = bench("--bundle", bundle, other, "--backends", "NPU")
