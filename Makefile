@@ -6,12 +6,12 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DEMO := runs/demo
 
-.PHONY: help demo test check soak docs docs-test fuzz apk libraries android-test android-setup web-test web-setup \
-	lint format lock clean
+.PHONY: help demo test check soak docs docs-test fuzz apk libraries gradle-wrapper android-test android-setup \
+	web-test web-setup lint format lock clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(INSTALLED) ## train on the digits, export, evaluate: a few minutes
 	$(BIN)/python train/fit.py --data digits --out $(DEMO) --overwrite
@@ -54,6 +54,9 @@ apk: ## build the Android app from the command line: android_demo/build/keras-vi
 
 libraries: ## publish the libraries for apps and the JVM to Maven's local repository
 	$(PYTHON) android_demo/tools/publish.py
+
+gradle-wrapper: ## bring android_demo/gradlew, which builds the app as Android Studio does
+	$(PYTHON) android_demo/tools/gradle_wrapper.py
 
 android-test: $(INSTALLED) ## the tests of the Android app with LiteRT of the environment, and its APK
 	$(PYTHON) android_demo/tools/test_app.py

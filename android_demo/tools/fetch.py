@@ -100,6 +100,16 @@ def read(listed: Path) -> list[Artifact]:
     return [_artifact(line) for line in lines]
 
 
+def unpack(archive: Path, name: str, path: Path) -> None:
+    """Writes a file of an archive to a path: a program, which may be run."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    with zipfile.ZipFile(archive) as entries:
+        part.write_bytes(entries.read(name))
+    part.chmod(0o755)
+    part.replace(path)
+
+
 def _artifact(line: str) -> Artifact:
     coordinates, sha256 = line.split()
     group, name, version, *kind = coordinates.split(":")
@@ -127,10 +137,5 @@ def _of_apktool(name: str) -> Path:
     archive = _tool("apktool-lib")
     path = archive.with_suffix("") / Path(name).name
     if not path.exists():
-        path.parent.mkdir(exist_ok=True)
-        part = path.with_suffix(".part")
-        with zipfile.ZipFile(archive) as entries:
-            part.write_bytes(entries.read(name))
-        part.chmod(0o755)
-        part.replace(path)
+        unpack(archive, name, path)
     return path
