@@ -1,23 +1,7 @@
-import org.jetbrains.kotlin.gradle.dsl.JvmTarget
-
 plugins {
     alias(libs.plugins.kotlin.jvm)
     `java-library`
     `maven-publish`
-}
-
-java {
-    withSourcesJar()
-    sourceCompatibility = JavaVersion.VERSION_1_8
-    targetCompatibility = JavaVersion.VERSION_1_8
-}
-
-kotlin {
-    compilerOptions {
-        jvmTarget.set(JvmTarget.JVM_1_8)
-        // Methods that Java got after 8 are missing on old Android.
-        freeCompilerArgs.add("-Xjdk-release=1.8")
-    }
 }
 
 dependencies {
@@ -30,7 +14,6 @@ dependencies {
 }
 
 tasks.test {
-    useJUnitPlatform()
     // Chromium's Vulkan device, which computes on the CPU.
     val chromium = "/usr/lib/chromium"
     environment("LD_LIBRARY_PATH", chromium)

@@ -86,6 +86,8 @@ def badging(apk: Apk) -> Iterator[Finding]:
         (r"launchable-activity: name='([^']*)'", _ACTIVITY),
         (r"native-code: (.*)", " ".join(f"'{abi}'" for abi in ABIS)),
         (r"locales: (.*)", _LOCALES),
+        # Else the GPU delegate cannot see OpenCL.
+        (r"uses-native-library-not-required:(.*)", "'libOpenCL.so'"),
     ):
         found = re.search(rf"(?<![a-zA-Z]){pattern}", text)
         received = found.group(1) if found else "nothing"

@@ -12,10 +12,9 @@ from project import APP_TARGET, BUILD, FRAMEWORK, ROOT, RUNTIME_JARS, properties
 DEX = BUILD / "dex"
 # Which class of the dex implements what Kotlin's coroutines look for: R8 has renamed the files.
 SERVICES = DEX / "META-INF/services"
-# Libraries' own rules are in their jars.
+# The rules of libraries, also of the engines' modules, are in their jars: in META-INF/proguard.
 RULES = (
     ROOT / "keras-vit-android/consumer-rules.pro",
-    ROOT / "interpreter/rules.pro",
     ROOT / "app/proguard-rules.pro",
     resources.RULES,
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 import fetch
 from commands import run
 from freshness import Step
-from project import ANDROIDX_AARS, APP_TARGET, FRAMEWORK, MAIN, assets, properties
+from project import ANDROIDX_AARS, APP_TARGET, FRAMEWORK, MAIN, ROOT, assets, properties
 
 LINKED = APP_TARGET / "resources.apk"
 LINKED_PROTO = APP_TARGET / "resources-proto.apk"
@@ -20,6 +20,8 @@ RULES = APP_TARGET / "resources.pro"
 # The app's language beside English. Compose has 85, and phones would offer them as the app's.
 LANGUAGE = "zh-rCN"
 _COMPILED = APP_TARGET / "resources"
+# What it asks of a phone, the app asks too.
+_LIBRARY_MANIFEST = ROOT / "keras-vit-android/src/main/AndroidManifest.xml"
 
 
 def main() -> None:
@@ -37,7 +39,8 @@ def link_resources() -> None:
     """Writes LINKED, LINKED_PROTO, R_JAVA and RULES, unless they are up to date."""
     step = Step(
         APP_TARGET / "resources.stamp",
-        [MAIN / "res", MAIN / "AndroidManifest.xml", assets(), Path(__file__), fetch.TOOLS]
+        [MAIN / "res", MAIN / "AndroidManifest.xml", _LIBRARY_MANIFEST, assets()]
+        + [Path(__file__), fetch.TOOLS]
         + [path for aar in _aars() for path in (aar / "res", aar / "R.txt")]
         + [f"{name}={value}" for name, value in sorted(properties().items())],
         [LINKED, LINKED_PROTO, R_JAVA, RULES],
@@ -91,10 +94,12 @@ def _link(compiled: list[Path], output: Path, *options: str | Path) -> None:
 
 
 def _complete_manifest(package: str) -> Path:
-    """The manifest with what Gradle adds on its own: the package, and libraries left in the APK."""
+    """The manifest with what Gradle adds: package, the library's entries, libraries in the APK."""
     text = (MAIN / "AndroidManifest.xml").read_text()
     text = text.replace("<manifest ", f'<manifest package="{package}" ', 1)
     text = text.replace("<application", '<application android:extractNativeLibs="false"', 1)
+    entries = re.search("<application>(.*)</application>", _LIBRARY_MANIFEST.read_text(), re.DOTALL)
+    text = text.replace("</application>", f"{entries[1]}</application>")
     path = APP_TARGET / "AndroidManifest.xml"
     path.write_text(text)
     return path

@@ -1,13 +1,19 @@
 """The two builds agree: the catalogue and scripts of Gradle state what pom.xml does."""
 
+import hashlib
+import os
 import re
 import sys
+import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import dex
 import fetch
+import gradle_wrapper
 import resources
 from project import ABIS, ROOT, properties
 
@@ -70,7 +76,7 @@ class VersionsTest(unittest.TestCase):
         self.assertRegex(settings["distributionSha256Sum"], "^[0-9a-f]{64}$")
         # The sum belongs to this file: whoever changes one changes both.
         self.assertEqual(
-            ("gradle-9.5.1-bin.zip", "bafc141b"),
+            ("gradle-9.6.1-bin.zip", "9c0f7fae"),
             (settings["distributionUrl"].split("/")[-1], settings["distributionSha256Sum"][:8]),
         )
 
@@ -92,8 +98,56 @@ class VersionsTest(unittest.TestCase):
         listed = ", ".join(f'"{abi}"' for abi in ABIS)
         self.assertIn(f"abiFilters += listOf({listed})", APP_SCRIPT)
 
+    def test_the_wrapper_is_that_of_gradle_9_6_1(self) -> None:
+        hashes = {
+            "gradlew": "a5a5c199ba02189ae8c46a334223371a20599d9c298ef65e7540ede4a3f72d59",
+            "gradlew.bat": "d539676c48b596afda64c963ec8f7ee56c7b3fe7e3b81d1dbe2d1a1e3dd9e9f8",
+            "gradle/wrapper/gradle-wrapper.jar": (
+                "497c8c2a7e5031f6aa847f88104aa80a93532ec32ee17bdb8d1d2f67a194a9c7"
+            ),
+        }
+        with tempfile.TemporaryDirectory() as name, mock.patch("builtins.print"):
+            folder = Path(name)
+            with mock.patch.object(gradle_wrapper, "ROOT", folder):
+                gradle_wrapper.main()
+            files = [path for path in folder.rglob("*") if path.is_file()]
+            written = {
+                str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+                for path in files
+            }
+            self.assertTrue(os.access(folder / "gradlew", os.X_OK))
+        self.assertEqual(hashes, written)
+
     def test_both_builds_have_the_same_languages(self) -> None:
         self.assertIn(f'localeFilters += listOf("en", "{resources.LANGUAGE}")', APP_SCRIPT)
+
+    def test_r8_gets_the_same_rules_in_both_builds(self) -> None:
+        # The engines' modules have theirs in their jars, where R8 finds them.
+        in_jars = set(ROOT.glob("*/src/main/resources/META-INF/proguard/*.pro"))
+        modules = {path.relative_to(ROOT).parts[0] for path in in_jars}
+        self.assertEqual({"interpreter", "litert"}, modules)
+        named = {
+            script.with_name(name)
+            for script in ROOT.glob("*/build.gradle.kts")
+            for names in re.findall(r"[pP]roguardFiles\((.*)\)", script.read_text())
+            for name in re.findall(r'"(.+?)"', names)
+        }
+        self.assertEqual(named, set(dex.RULES) - {resources.RULES})
+        sources = set(ROOT.glob("*/*.pro")) | set(ROOT.glob("*/src/**/*.pro"))
+        self.assertEqual(sources, named | in_jars)
+
+    def test_the_screens_tests_have_the_same_options_in_both_builds(self) -> None:
+        pom = (ROOT / "app/pom.xml").read_text()
+        heap = re.findall(r"-Xmx(\w+)", pom)
+        self.assertEqual(heap, re.findall(r'maxHeapSize = "(.+)"', APP_SCRIPT))
+        opened = re.findall(r"--add-opens ([^ <]+)", pom)
+        self.assertEqual(opened, re.findall(r'"--add-opens", "(.+)"', APP_SCRIPT))
+        # Gradle runs those of androidTest on a phone only.
+        on_phone = {f"**/{test.stem}*" for test in ROOT.glob("app/src/androidTest/**/*Test.kt")}
+        left_out = [
+            each for each in re.findall(r"<exclude>(.+)</exclude>", pom) if each not in on_phone
+        ]
+        self.assertEqual(left_out, re.findall(r'it\.exclude\("(.+)"\)', APP_SCRIPT))
 
     def test_both_builds_have_the_same_modules(self) -> None:
         included = re.findall(r'":([\w-]+)"', (ROOT / "settings.gradle.kts").read_text())

@@ -21,6 +21,9 @@ import dev.kerasvit.demo.work.Workshop
 import dev.kerasvit.engine.EngineFactory
 import java.util.concurrent.Executor
 
+/** The file of what is kept, which is all that res/xml lets Android back up. */
+const val SETTINGS_FILE = "settings"
+
 /** Holds what outlives the activity: the worker thread, the cameras and the [Store]. */
 open class DemoApplication : Application() {
     /** The one thread that decodes, loads and computes; the camera's frames arrive on it too. */
@@ -35,7 +38,7 @@ open class DemoApplication : Application() {
     open val colours: Colours = phoneColours
 
     open val keptSettings: KeptSettings by lazy {
-        PreferredSettings(getSharedPreferences("settings", MODE_PRIVATE))
+        PreferredSettings(getSharedPreferences(SETTINGS_FILE, MODE_PRIVATE))
     }
 
     protected var store: Store? = null

@@ -13,6 +13,7 @@ import org.junit.Rule
 import org.junit.Test
 import org.junit.runner.RunWith
 import org.robolectric.RobolectricTestRunner
+import org.xmlpull.v1.XmlPullParser
 
 /** What the app remembers after a swipe from the recents, when no activity is restored. */
 @RunWith(RobolectricTestRunner::class)
@@ -75,5 +76,22 @@ class KeptSettingsTest {
         assertNull(kept.read())
         preferences.edit().putInt("backend", 1).apply()
         assertNull(kept.read())
+    }
+
+    @Test
+    fun `a backup has the settings, and nothing else`() {
+        val settings = "sharedpref/$SETTINGS_FILE.xml"
+        assertEquals(listOf(settings), included(R.xml.backup_rules))
+        // To the cloud, and to another phone.
+        assertEquals(listOf(settings, settings), included(R.xml.data_extraction_rules))
+    }
+
+    private fun included(rules: Int): List<String> = buildList {
+        val parser = phone.app.resources.getXml(rules)
+        while (parser.next() != XmlPullParser.END_DOCUMENT) {
+            if (parser.eventType != XmlPullParser.START_TAG || parser.name != "include") continue
+            val (domain, path) = listOf("domain", "path").map { parser.getAttributeValue(null, it) }
+            add("$domain/$path")
+        }
     }
 }
