@@ -9,6 +9,7 @@ import android.os.Process
 import dev.kerasvit.core.Clock
 import dev.kerasvit.demo.screen.Colours
 import dev.kerasvit.demo.screen.phoneColours
+import dev.kerasvit.demo.source.AddedBundles
 import dev.kerasvit.demo.source.AssetBundles
 import dev.kerasvit.demo.source.Bundles
 import dev.kerasvit.demo.source.Cameras
@@ -19,6 +20,7 @@ import dev.kerasvit.demo.state.Store
 import dev.kerasvit.demo.state.UiState
 import dev.kerasvit.demo.work.Workshop
 import dev.kerasvit.engine.EngineFactory
+import java.io.File
 import java.util.concurrent.Executor
 
 /** The file of what is kept, which is all that res/xml lets Android back up. */
@@ -58,6 +60,13 @@ open class DemoApplication : Application() {
 
     protected open fun bundles(): Bundles = AssetBundles(assets)
 
+    private fun addedBundles() = AddedBundles(
+        File(filesDir, "models"),
+        cacheDir,
+        contentResolver,
+        pushing = { getExternalFilesDir("models") },
+    )
+
     private fun newStore(settings: Settings?): Store {
         val main = Handler(Looper.getMainLooper())
         val engines = engines()
@@ -66,7 +75,8 @@ open class DemoApplication : Application() {
         val store = Store(initial) { publish ->
             Workshop(
                 bundles(),
-                Pictures(contentResolver, assets),
+                addedBundles(),
+                Pictures(contentResolver),
                 engines,
                 device(),
                 Executor { worker.post(it) },

@@ -12,6 +12,7 @@ import androidx.activity.ComponentActivity
 import androidx.activity.compose.setContent
 import androidx.activity.enableEdgeToEdge
 import androidx.activity.result.PickVisualMediaRequest
+import androidx.activity.result.contract.ActivityResultContracts.OpenDocument
 import androidx.activity.result.contract.ActivityResultContracts.PickVisualMedia
 import androidx.activity.result.contract.ActivityResultContracts.RequestMultiplePermissions
 import androidx.compose.runtime.Composable
@@ -39,6 +40,7 @@ class MainActivity : ComponentActivity(), Host {
     private var wasRefused = false // The camera, as far as this activity knows.
     private val permission = registerForActivityResult(RequestMultiplePermissions(), ::onPermission)
     private val photo = registerForActivityResult(PickVisualMedia(), ::onPhoto)
+    private val zip = registerForActivityResult(OpenDocument(), ::onZip)
 
     override fun onCreate(savedInstanceState: Bundle?) {
         enableEdgeToEdge()
@@ -66,6 +68,7 @@ class MainActivity : ComponentActivity(), Host {
         // It may have been allowed, or taken away, in the system's settings.
         if (store.state.settings.source is Source.Camera) checkCamera()
         camera.onResume()
+        store.send(Event.LookForPushed)
     }
 
     override fun onPause() {
@@ -111,6 +114,16 @@ class MainActivity : ComponentActivity(), Host {
         say(R.string.picture_chooser_missing)
     }
 
+    override fun chooseZip() = try {
+        zip.launch(ZIP_TYPES)
+    } catch (_: ActivityNotFoundException) {
+        say(R.string.zip_chooser_missing)
+    }
+
+    private fun onZip(uri: Uri?) {
+        if (uri != null) store.send(Event.AddZip(uri.toString()))
+    }
+
     private fun onPhoto(uri: Uri?) {
         if (uri == null) return
         keepReadable(uri)
@@ -138,10 +151,12 @@ class MainActivity : ComponentActivity(), Host {
     override fun Camera(modifier: Modifier) =
         CameraView(modifier, camera::onSurface, camera::onSurfaceGone)
 
-    /** A picture that another app shares. */
+    /** A picture or a zip that another app gives to this one. */
     private fun take(intent: Intent) {
-        val uri = sharedPicture(intent) ?: return
-        store.send(Event.ShowShared(Source.Picture(uri.toString(), isLasting = false)))
+        sharedPicture(intent)?.let {
+            store.send(Event.ShowShared(Source.Picture(it.toString(), isLasting = false)))
+        }
+        sharedZip(intent)?.let { store.send(Event.OfferZip(it.toString())) }
     }
 
     private fun keepReadable(uri: Uri) {

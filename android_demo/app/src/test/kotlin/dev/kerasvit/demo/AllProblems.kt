@@ -25,6 +25,10 @@ val allProblems: List<Problem> = listOf(
     BundleProblem.WrongHash("f".repeat(64), "0".repeat(64)),
     BundleProblem.NewerFormat("model.json", 2, 1),
     BundleProblem.NotClasses("features"),
+    BundleProblem.BadZip("zip END header not found"),
+    BundleProblem.NoBundle,
+    BundleProblem.Several(listOf("runs/flowers/export/int8", "runs/flowers/export/float16")),
+    BundleProblem.NoSpace(needed = 343_000_000, free = 12_000_000),
 ).map { Problem.BadBundle("digits-int8", it) } + EngineFailure.values().map {
     Problem.EngineFailed(Backend.CPU_HALF, it, "its words", "2.17.0", "TensorFlow Lite 2.16.1")
 }

@@ -82,6 +82,7 @@ class FormsTest {
     private fun reset(): List<Event> = healthy.map { Event.ModelRead(it) } + listOf(
         Event.StopVerifying,
         Event.ShowSettings(false),
+        Event.CloseDialog,
         Event.Show(Screen.CLASSIFY),
         Event.ChooseSource(Source.Golden),
         Event.ChooseThreshold(50),

@@ -61,6 +61,16 @@ val looks: List<Look> = listOf(
     Look("models, one being read") {
         listOf(Event.ModelRead(Model("digits-int8")), Event.PickModel(rival = false))
     },
+    Look("models, one added") {
+        listOf(Event.ModelRead(it.models!![1].copy(isAdded = true)), Event.PickModel(rival = false))
+    },
+    Look("zip offered") { listOf(Event.OfferZip("content://mail/7")) },
+    Look("model being added", isBusy = true) { listOf(Event.Adding) },
+    Look("model not added") {
+        val problem = BundleProblem.Corrupt("model.json", "expected a JSON object.")
+        listOf(Event.NotAdded(Problem.BadBundle("flowers-int8.zip", problem)))
+    },
+    Look("model to be removed") { listOf(Event.AskToRemove("digits-int8")) },
 ) + allProblems.filterNot { it is Problem.PermissionRefused }.map { problem ->
     Look(nameOf(problem), isPictured = nameOf(problem) in PICTURED) {
         listOf(Event.SourceFailed(Source.Golden, problem))

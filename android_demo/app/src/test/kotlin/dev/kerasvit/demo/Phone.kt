@@ -168,15 +168,15 @@ class Phone(val rule: ComposeTestRule = createEmptyComposeRule()) : TestRule by 
         val decor = activity.window.decorView
         val bitmap = Bitmap.createBitmap(decor.width, decor.height, Bitmap.Config.ARGB_8888)
         for (window in windows()) {
-            val (left, top) = IntArray(2).also(window::getLocationOnScreen)
             val canvas = Canvas(bitmap)
-            canvas.translate(left.toFloat(), top.toFloat())
+            // Robolectric puts dialogs into a corner.
+            canvas.translate((decor.width - window.width) / 2f, (decor.height - window.height) / 2f)
             window.draw(canvas)
         }
         return bitmap
     }
 
-    // A sheet is a window of its own.
+    // Sheets and dialogs are windows of their own.
     private fun windows(): List<View> =
         if (Build.VERSION.SDK_INT >= Build.VERSION_CODES.Q) WindowInspector.getGlobalWindowViews()
         else listOf(activity.window.decorView)

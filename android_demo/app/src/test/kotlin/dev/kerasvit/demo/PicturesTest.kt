@@ -2,6 +2,7 @@ package dev.kerasvit.demo
 
 import android.graphics.Bitmap
 import android.media.ExifInterface
+import dev.kerasvit.android.AssetFiles
 import dev.kerasvit.core.RgbImage
 import dev.kerasvit.demo.source.Pictures
 import dev.kerasvit.demo.state.Source
@@ -22,11 +23,12 @@ class PicturesTest {
     @get:Rule
     val folder = TemporaryFolder()
     private val app = RuntimeEnvironment.getApplication()
-    private val pictures = Pictures(app.contentResolver, app.assets)
+    private val pictures = Pictures(app.contentResolver)
+    private val files = AssetFiles(app.assets, "digits-int8")
 
     @Test
     fun `a sample has the very pixels of the data set`() {
-        val image = pictures.read(Source.Sample("digit-0.png"))
+        val image = pictures.read(Source.Sample("digit-0.png"), files)
         assertEquals(8 to 8, image.width to image.height)
         // The levels 0 to 16 of scikit-learn's digit 78, as 0 to 255.
         val row = (0 until 8).map { image.level(it, 0) }
@@ -53,7 +55,7 @@ class PicturesTest {
             setAttribute(ExifInterface.TAG_ORIENTATION, "6")
             saveAttributes()
         }
-        val image = pictures.read(Source.Picture("file://${file.path}"))
+        val image = pictures.read(Source.Picture("file://${file.path}"), files)
         assertEquals(16 to 32, image.width to image.height)
         assertEquals(255, image.level(8, 2)) // White was on the left and is on top now.
         assertEquals(0, image.level(8, 29))
@@ -71,7 +73,7 @@ class PicturesTest {
     private fun read(bitmap: Bitmap): RgbImage {
         val file = folder.newFile("picture.png")
         file.outputStream().use { bitmap.compress(Bitmap.CompressFormat.PNG, 100, it) }
-        return pictures.read(Source.Picture("file://${file.path}"))
+        return pictures.read(Source.Picture("file://${file.path}"), files)
     }
 
     private fun bitmap(width: Int, height: Int, colour: (x: Int, y: Int) -> Int): Bitmap {

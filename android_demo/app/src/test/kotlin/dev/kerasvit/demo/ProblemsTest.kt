@@ -222,7 +222,7 @@ class ProblemsTest {
         phone.start()
         choose(file)
         assertTrue(phone.shows(R.string.problem_gone))
-        File("src/main/assets/samples/digit-7.png").copyTo(file)
+        File("src/main/assets/bundles/digits-int8/samples/digit-7.png").copyTo(file)
         choose(file)
         assertFalse(phone.shows(R.string.problem_gone))
         assertTrue(phone.shows(R.string.run_title))
@@ -247,7 +247,7 @@ class ProblemsTest {
 
     @Test
     fun `a cut picture is a message`() {
-        val whole = File("src/main/assets/samples/digit-7.png").readBytes()
+        val whole = File("src/main/assets/bundles/digits-int8/samples/digit-7.png").readBytes()
         val file = folder.newFile("picture.png").apply { writeBytes(whole.copyOf(30)) }
         phone.start()
         choose(file)

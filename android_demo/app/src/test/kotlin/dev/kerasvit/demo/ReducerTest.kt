@@ -2,6 +2,7 @@ package dev.kerasvit.demo
 
 import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.BundleProblem
+import dev.kerasvit.core.FolderFiles
 import dev.kerasvit.core.Outcome
 import dev.kerasvit.core.Prediction
 import dev.kerasvit.core.readBundle
@@ -31,16 +32,15 @@ import java.io.File
 import kotlin.test.assertEquals
 import kotlin.test.assertFalse
 import kotlin.test.assertIs
+import kotlin.test.assertNotEquals
 import kotlin.test.assertNull
 import kotlin.test.assertSame
 import kotlin.test.assertTrue
 import org.junit.Test
 
 class ReducerTest {
-    private val sample = Sample("a.png", null)
-
     private fun listed(settings: Settings = Settings()): UiState =
-        reduce(UiState(settings), Event.AssetsListed(listOf("a", "b"), listOf(sample)))
+        reduce(UiState(settings), Event.ModelsListed(listOf("a", "b"), emptySet()))
 
     @Test
     fun `the camera replaces the picture at once, even where it is not allowed`() {
@@ -65,10 +65,39 @@ class ReducerTest {
     }
 
     @Test
-    fun `a saved model or sample that the app no longer has is replaced`() {
-        val settings = listed(Settings(model = "x", source = Source.Sample("x.png"))).settings
-        assertEquals("a", settings.model)
-        assertEquals(Source.Golden, settings.source)
+    fun `a saved model that the app no longer has is replaced`() {
+        assertEquals("a", listed(Settings(model = "x")).settings.model)
+    }
+
+    @Test
+    fun `a sample that the model does not have is replaced by its own picture`() {
+        val saved = listed(Settings(source = Source.Sample("a.png")))
+        assertEquals(Source.Sample("a.png"), saved.settings.source, "nothing has been read")
+        val samples = listOf(Sample("a.png", null))
+        var state = reduce(saved, Event.ModelRead(read("a").copy(samples = samples)))
+        assertEquals(Source.Sample("a.png"), state.settings.source)
+        state = reduce(state, Event.ModelRead(read("b")))
+        assertEquals(Source.Golden, reduce(state, Event.ChooseModel("b")).settings.source)
+    }
+
+    @Test
+    fun `an added model is chosen for what it was wanted`() {
+        val compared = reduce(ready(), Event.Show(Screen.COMPARE))
+        val wanted = reduce(compared, Event.PickModel(rival = true))
+        assertEquals("c", reduce(wanted, Event.Added("c")).settings.rival)
+        assertEquals(Screen.COMPARE, reduce(wanted, Event.Added("c")).settings.screen)
+        val shared = reduce(compared, Event.Added("c")).settings
+        assertEquals("c" to Screen.CLASSIFY, shared.model to shared.screen)
+    }
+
+    @Test
+    fun `nothing is computed with a model whose files change`() {
+        for (event in listOf(Event.Added("a"), Event.Remove("a"))) {
+            val changing = reduce(ready(), event)
+            assertNull(jobOf(changing))
+            val changed = reduce(changing, Event.ModelRead(read("a")))
+            assertNotEquals(jobOf(ready()), jobOf(changed))
+        }
     }
 
     @Test
@@ -227,10 +256,11 @@ class ReducerTest {
     }
 
     /** The model "a" is read, and the source can be used. */
-    private fun ready(source: Source): UiState {
-        val read = FolderBundles(File("src/main/assets/bundles"))
-        val bundle = readBundle(read.files("digits-int8"))
-        val state = reduce(listed(), Event.ModelRead(Model("a", bundle)))
+    private fun read(name: String) =
+        Model(name, readBundle(FolderFiles(File("src/main/assets/bundles/digits-int8"))))
+
+    private fun ready(source: Source = Source.Golden): UiState {
+        val state = reduce(listed(), Event.ModelRead(read("a")))
         return reduce(
             reduce(state, Event.ChooseSource(source)),
             Event.PermissionChanged(Permission.GRANTED),

@@ -68,7 +68,7 @@ class RepeatTest {
         val before = engines.runs.get()
         val busy = CountDownLatch(1)
         phone.app.worker.post { busy.await() }
-        for (sample in phone.state.samples.take(2)) {
+        for (sample in checkNotNull(phone.state.pictured).samples.take(2)) {
             phone.app.store(null).send(Event.ChooseSource(Source.Sample(sample.name)))
         }
         busy.countDown()

@@ -26,7 +26,7 @@ class SharedPictureTest {
 
     @Test
     fun `it is classified at once, whatever screen was shown`() {
-        val file = File("src/main/assets/samples/digit-2.png")
+        val file = File("src/main/assets/bundles/digits-int8/samples/digit-2.png")
         shadowOf(phone.app.contentResolver)
             .registerInputStreamSupplier(photo) { file.inputStream() }
         phone.start()

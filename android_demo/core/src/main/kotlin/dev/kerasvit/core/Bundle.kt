@@ -5,7 +5,10 @@ import java.io.IOException
 import java.io.InputStream
 import java.nio.ByteBuffer
 
-/** The files of one bundle: `model.json`, `labels.txt`, `golden.json` and `model.tflite`. */
+/**
+ * The files of one bundle: `model.json`, `labels.txt`, `golden.json` and `model.tflite`; perhaps
+ * pictures in `samples`.
+ */
 interface BundleFiles {
     /** The name of the bundle's folder: "digits-int8". */
     val name: String
@@ -25,7 +28,17 @@ interface BundleFiles {
      * @throws IOException if it cannot be read
      */
     fun map(file: String): ByteBuffer
+
+    /** The names of the pictures in `samples`, in alphabetical order. */
+    fun samples(): List<String> = emptyList()
 }
+
+/** Whether a file in a bundle's folder [SAMPLES] is a picture, by its name. */
+fun isSample(name: String): Boolean =
+    !name.startsWith('.') && name.substringAfterLast('.', "").lowercase() in PICTURES
+
+/** A bundle's folder of pictures to try the model with. */
+const val SAMPLES = "samples"
 
 /** What an app needs to know about a bundle; see [readBundle]. */
 data class Bundle(
@@ -149,3 +162,11 @@ data class Tolerances(
 )
 
 internal const val CHANNELS = 3
+
+internal const val MODEL = "model.tflite"
+internal const val MODEL_JSON = "model.json"
+internal const val LABELS = "labels.txt"
+internal const val GOLDEN_JSON = "golden.json"
+internal val BUNDLE_FILES = setOf(MODEL, MODEL_JSON, LABELS, GOLDEN_JSON)
+
+private val PICTURES = setOf("png", "jpg", "jpeg", "webp")

@@ -20,4 +20,16 @@ sealed class BundleProblem {
 
     /** The model returns [kind] ("features") and no classes: there is nothing to show. */
     data class NotClasses(val kind: String) : BundleProblem()
+
+    /** Not a zip, or a damaged one; [detail] is one line in English. */
+    data class BadZip(val detail: String) : BundleProblem()
+
+    /** A zip without the files of a bundle. */
+    object NoBundle : BundleProblem()
+
+    /** A zip with several bundles, in [folders]. */
+    data class Several(val folders: List<String>) : BundleProblem()
+
+    /** The phone's storage is too full for a zip's bundle; both in bytes. */
+    data class NoSpace(val needed: Long, val free: Long) : BundleProblem()
 }

@@ -180,10 +180,6 @@ private inline fun <T> reading(file: String, read: () -> T): T = try {
 internal fun corrupt(file: String, detail: String): Nothing =
     throw BundleException(BundleProblem.Corrupt(file, detail))
 
-private const val MODEL = "model.tflite"
-private const val MODEL_JSON = "model.json"
-private const val LABELS = "labels.txt"
-
 private val sha256 = Regex("[0-9a-f]{64}")
 
 // Far above every real model; a damaged file must not exhaust the memory.

@@ -15,4 +15,7 @@ class FolderFiles(private val folder: File) : BundleFiles {
     override fun map(file: String): ByteBuffer = FileInputStream(File(folder, file)).channel.use {
         it.map(FileChannel.MapMode.READ_ONLY, 0, it.size())
     }
+
+    override fun samples(): List<String> =
+        File(folder, SAMPLES).list().orEmpty().filter(::isSample).sorted()
 }

@@ -77,7 +77,5 @@ private fun Fields.bytes(type: String, shape: List<Int>): ByteArray {
 private fun Fields.tolerance(name: String): Double =
     number(name).also { if (it <= 0) fail(name, "a positive number") }
 
-private const val GOLDEN_JSON = "golden.json"
-
 // The tensor of 1000 x 1000 pixels in base64 has 16 MB.
-private const val MOST_GOLDEN = 32 shl 20
+internal const val MOST_GOLDEN = 32 shl 20

@@ -2,6 +2,8 @@ package dev.kerasvit.android
 
 import android.content.res.AssetManager
 import dev.kerasvit.core.BundleFiles
+import dev.kerasvit.core.SAMPLES
+import dev.kerasvit.core.isSample
 import dev.kerasvit.core.moveTo
 import java.io.FileInputStream
 import java.io.FileNotFoundException
@@ -28,6 +30,9 @@ class AssetFiles(private val assets: AssetManager, override val name: String) : 
                 .order(ByteOrder.nativeOrder())
         }
     }
+
+    override fun samples(): List<String> = assets.list("$BUNDLES/$name/$SAMPLES").orEmpty()
+        .filter(::isSample).sorted()
 
     private fun copy(file: String): ByteBuffer {
         val bytes = open(file).use { it.readBytes() }

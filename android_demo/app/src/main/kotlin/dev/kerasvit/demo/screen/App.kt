@@ -43,6 +43,7 @@ internal fun App(state: UiState, send: (Event) -> Unit, host: Host) {
         }
     }
     if (state.areSettingsShown) SettingsSheet(state, send)
+    state.dialog?.let { ModelDialog(it, send) }
 }
 
 /** Each screen is where it was left. */
@@ -56,7 +57,7 @@ private fun Current(state: UiState, send: (Event) -> Unit, host: Host) {
                 Screen.COMPARE -> CompareScreen(state, send, host)
                 Screen.VERIFY -> VerifyScreen(state, send, host)
                 Screen.LABELS -> LabelsScreen(state, send)
-                Screen.MODELS -> ModelsScreen(state, send)
+                Screen.MODELS -> ModelsScreen(state, send, host)
             }
         }
     }

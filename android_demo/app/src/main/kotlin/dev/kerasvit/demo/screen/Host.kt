@@ -12,6 +12,9 @@ internal interface Host {
 
     fun choosePhoto()
 
+    /** Lets the user choose a zip with a model. */
+    fun chooseZip()
+
     fun openAppSettings()
 
     fun share(title: String, text: String)
@@ -26,6 +29,7 @@ internal fun Host.act(action: Action, send: (Event) -> Unit) = when (action) {
     Action.OPEN_SETTINGS -> openAppSettings()
     Action.RETRY -> send(Event.Retry)
     Action.CHOOSE_PHOTO -> choosePhoto()
+    Action.ADD_MODEL -> chooseZip()
     Action.CHOOSE_MODEL -> send(Event.PickModel(rival = false))
     Action.CHOOSE_BACKEND -> send(Event.ShowSettings(true))
 }

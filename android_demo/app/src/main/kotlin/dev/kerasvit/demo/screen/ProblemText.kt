@@ -21,6 +21,7 @@ internal enum class Action(val label: Int) {
     OPEN_SETTINGS(R.string.action_settings),
     RETRY(R.string.action_retry),
     CHOOSE_PHOTO(R.string.action_photo),
+    ADD_MODEL(R.string.models_add),
     CHOOSE_MODEL(R.string.action_model),
     CHOOSE_BACKEND(R.string.action_backend),
 }
@@ -47,7 +48,8 @@ internal fun Wording.problem(problem: Problem): ProblemText = when (problem) {
         told(R.string.problem_unreadable, R.string.problem_unreadable_body, Action.CHOOSE_PHOTO)
     is Problem.OutOfMemory ->
         told(R.string.problem_memory, R.string.problem_memory_body, Action.RETRY)
-    is Problem.NoModels -> told(R.string.problem_no_models, R.string.problem_no_models_body, null)
+    is Problem.NoModels ->
+        told(R.string.problem_no_models, R.string.problem_no_models_body, Action.ADD_MODEL)
     is Problem.BadBundle -> bundle(problem.model, problem.problem)
     is Problem.EngineFailed -> engine(problem)
     is Problem.Unexpected ->
@@ -94,6 +96,24 @@ private fun Wording.bundle(model: String, problem: BundleProblem): ProblemText {
         is BundleProblem.NotClasses -> ProblemText(
             text(R.string.problem_not_classes),
             text(R.string.problem_not_classes_body, model, problem.kind),
+        )
+        is BundleProblem.BadZip -> ProblemText(
+            text(R.string.problem_zip),
+            text(R.string.problem_zip_body, model),
+            problem.detail,
+        )
+        is BundleProblem.NoBundle -> ProblemText(
+            text(R.string.problem_no_bundle),
+            text(R.string.problem_no_bundle_body, model),
+        )
+        is BundleProblem.Several -> ProblemText(
+            text(R.string.problem_several),
+            text(R.string.problem_several_body, model),
+            problem.folders.joinToString("\n"),
+        )
+        is BundleProblem.NoSpace -> ProblemText(
+            text(R.string.problem_space),
+            text(R.string.problem_space_body, size(problem.needed), size(problem.free)),
         )
     }
     return text.copy(action = Action.CHOOSE_MODEL)

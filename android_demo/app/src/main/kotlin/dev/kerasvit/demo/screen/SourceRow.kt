@@ -38,7 +38,7 @@ import dev.kerasvit.demo.state.Sample
 import dev.kerasvit.demo.state.Source
 import dev.kerasvit.demo.state.UiState
 
-/** Where pictures come from: camera, photos, the model's own picture, samples of the app. */
+/** Where pictures come from: camera, photos, the model's own picture, its samples. */
 @Composable
 internal fun SourceRow(
     state: UiState,
@@ -68,7 +68,7 @@ internal fun SourceRow(
         ) {
             send(Event.ChooseSource(Source.Golden))
         }
-        for (sample in state.samples) {
+        for (sample in state.pictured?.samples.orEmpty()) {
             val wanted = Source.Sample(sample.name)
             Thumbnail(sample, source == wanted) { send(Event.ChooseSource(wanted)) }
         }

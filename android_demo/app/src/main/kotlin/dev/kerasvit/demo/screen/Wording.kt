@@ -212,7 +212,7 @@ internal class Wording(val resources: Resources) {
     private fun joined(vararg parts: String?): String =
         parts.filterNotNull().joinToString(text(R.string.list_separator))
 
-    private fun size(bytes: Long): String {
+    fun size(bytes: Long): String {
         val format = MeasureFormat.getInstance(locale, MeasureFormat.FormatWidth.SHORT)
         val (value, unit) = when {
             bytes < 1_000_000 -> whole(bytes / 1e3) to MeasureUnit.KILOBYTE

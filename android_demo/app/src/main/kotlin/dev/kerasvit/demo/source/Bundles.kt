@@ -19,3 +19,11 @@ class AssetBundles(private val assets: AssetManager) : Bundles {
 
     override fun files(name: String): BundleFiles = AssetFiles(assets, name)
 }
+
+/** Those of the app, and those that were [added], which hide others of the same name. */
+class AllBundles(private val ofApp: Bundles, private val added: Bundles) : Bundles {
+    override fun names(): List<String> = (ofApp.names() + added.names()).distinct().sorted()
+
+    override fun files(name: String): BundleFiles =
+        if (name in added.names()) added.files(name) else ofApp.files(name)
+}

@@ -1,12 +1,13 @@
 package dev.kerasvit.demo.source
 
 import android.content.ContentResolver
-import android.content.res.AssetManager
 import android.graphics.Bitmap
 import android.net.Uri
 import dev.kerasvit.android.PictureException
 import dev.kerasvit.android.readPicture
+import dev.kerasvit.core.BundleFiles
 import dev.kerasvit.core.RgbImage
+import dev.kerasvit.core.SAMPLES
 import dev.kerasvit.demo.state.Preview
 import dev.kerasvit.demo.state.Sample
 import dev.kerasvit.demo.state.Source
@@ -14,12 +15,12 @@ import dev.kerasvit.demo.state.Source
 /** A bitmap that is small enough to draw. */
 class BitmapPreview(val bitmap: Bitmap) : Preview
 
-/** Reads pictures of the phone and of the app's assets. For the worker's thread. */
-class Pictures(private val resolver: ContentResolver, private val assets: AssetManager) {
-    /** The samples, in alphabetical order. */
-    fun samples(): List<Sample> = assets.list(SAMPLES).orEmpty().sorted().map { name ->
+/** Reads pictures of the phone and of bundles. For the worker's thread. */
+class Pictures(private val resolver: ContentResolver) {
+    /** A bundle's samples, in alphabetical order. */
+    fun samples(files: BundleFiles): List<Sample> = files.samples().map { name ->
         val thumbnail = try {
-            BitmapPreview(smaller(read(Source.Sample(name)), THUMBNAIL_SIDE))
+            BitmapPreview(smaller(read(Source.Sample(name), files), THUMBNAIL_SIDE))
         } catch (_: PictureException) {
             null
         }
@@ -29,11 +30,12 @@ class Pictures(private val resolver: ContentResolver, private val assets: AssetM
     /**
      * A picture as Python would read it: upright, in sRGB, transparency blended with white.
      *
+     * @param files the bundle whose sample it may be
      * @throws PictureException if it is gone or cannot be decoded
      */
-    fun read(source: Source): RgbImage = readPicture {
+    fun read(source: Source, files: BundleFiles): RgbImage = readPicture {
         when (source) {
-            is Source.Sample -> assets.open("$SAMPLES/${source.name}")
+            is Source.Sample -> files.open("$SAMPLES/${source.name}")
             is Source.Picture -> resolver.openInputStream(Uri.parse(source.uri))
             is Source.Golden, is Source.Camera ->
                 error("expected a file with a picture. Received: $source.")
@@ -62,7 +64,6 @@ private fun smaller(image: RgbImage, side: Int): Bitmap {
     return Bitmap.createBitmap(argb, width, height, Bitmap.Config.ARGB_8888)
 }
 
-private const val SAMPLES = "samples"
 private const val PREVIEW_SIDE = 1280
 private const val THUMBNAIL_SIDE = 160
 private const val OPAQUE = 0xFF shl 24

@@ -28,6 +28,29 @@ sealed class Event {
 
     data class ShowSettings(val areShown: Boolean) : Event()
 
+    /** Another app gave a zip to this one, which perhaps holds a model. */
+    data class OfferZip(val uri: String) : Event()
+
+    /** The user wants the model of this zip. */
+    data class AddZip(val uri: String) : Event()
+
+    /** A computer may have pushed zips. */
+    object LookForPushed : Event()
+
+    /** A zip is being checked. */
+    object Adding : Event()
+
+    data class Added(val name: String) : Event()
+
+    data class NotAdded(val problem: Problem) : Event()
+
+    /** The user wants to remove a model, and is asked once more. */
+    data class AskToRemove(val name: String) : Event()
+
+    data class Remove(val name: String) : Event()
+
+    object CloseDialog : Event()
+
     object Retry : Event()
 
     /** The app is in the background, and the system wants its memory. */
@@ -49,7 +72,8 @@ sealed class Event {
 
     data class Failed(val problem: Problem) : Event()
 
-    data class AssetsListed(val models: List<String>, val samples: List<Sample>) : Event()
+    /** [added]: those of the models that the user added. */
+    data class ModelsListed(val models: List<String>, val added: Set<String>) : Event()
 
     data class ModelRead(val model: Model) : Event()
 

@@ -1,7 +1,9 @@
 package dev.kerasvit.demo.state
 
 /** The state after an event. It has no effects: what is to be done follows from the new state. */
-fun reduce(state: UiState, event: Event): UiState = when (event) {
+fun reduce(state: UiState, event: Event): UiState = after(state, event).withPicture()
+
+private fun after(state: UiState, event: Event): UiState = when (event) {
     is Event.Show -> state.with { copy(screen = event.screen) }
     is Event.Back -> state.with { copy(screen = backFrom(this) ?: screen) }
     is Event.PickModel -> state.with {
@@ -16,6 +18,14 @@ fun reduce(state: UiState, event: Event): UiState = when (event) {
     is Event.ChooseThreshold -> chooseThreshold(state, event.percent)
     is Event.Search -> state.with { copy(query = event.query) }
     is Event.ShowSettings -> state.copy(areSettingsShown = event.areShown)
+    is Event.OfferZip -> state.copy(dialog = Dialog.Offered(event.uri))
+    is Event.AddZip, is Event.Adding -> state.copy(dialog = Dialog.Adding)
+    is Event.LookForPushed -> state
+    is Event.Added -> added(state, event.name)
+    is Event.NotAdded -> state.copy(dialog = Dialog.NotAdded(event.problem))
+    is Event.AskToRemove -> state.copy(dialog = Dialog.Removing(event.name))
+    is Event.Remove -> state.changing(event.name).copy(dialog = null)
+    is Event.CloseDialog -> state.copy(dialog = null)
     is Event.Sleep -> state.copy(isAsleep = true, preview = null)
     is Event.Wake -> state.copy(isAsleep = false)
     is Event.Retry -> state.copy(attempt = state.attempt + 1, sourceProblem = null)
@@ -28,7 +38,7 @@ fun reduce(state: UiState, event: Event): UiState = when (event) {
     is Event.CameraOpened -> state.copy(frame = event.frame)
     is Event.SourceFailed -> sourceFailed(state, event)
     is Event.Failed -> state.copy(sourceProblem = event.problem)
-    is Event.AssetsListed -> assetsListed(state, event)
+    is Event.ModelsListed -> modelsListed(state, event)
     is Event.ModelRead -> state.copy(
         models = state.models?.map { if (it.name == event.model.name) event.model else it },
     )
@@ -126,20 +136,37 @@ private fun sourceFailed(state: UiState, event: Event.SourceFailed): UiState =
         )
     }
 
-private fun assetsListed(state: UiState, event: Event.AssetsListed): UiState {
+private fun modelsListed(state: UiState, event: Event.ModelsListed): UiState {
     val known = state.settings
     val model = known.model?.takeIf { it in event.models } ?: event.models.firstOrNull()
     // By default the comparison is with another model, where there is one.
     val rival = known.rival?.takeIf { it in event.models }
         ?: event.models.firstOrNull { it != model } ?: model
-    val samples = event.samples.map { Source.Sample(it.name) }
-    // The app's samples may show nothing that the model knows; its own picture does.
-    val source = known.source.takeUnless { it is Source.Sample && it !in samples } ?: Source.Golden
-    return state.copy(
-        settings = known.copy(model = model, rival = rival, source = source),
-        models = event.models.map { Model(it) },
-        samples = event.samples,
-    )
+    return state.with { copy(model = model, rival = rival, source = source ?: Source.Golden) }
+        .copy(models = event.models.map { Model(it, isAdded = it in event.added) })
+}
+
+/** A model was added: it is used at once, also where it replaced one of its name. */
+private fun added(state: UiState, name: String): UiState {
+    val isPicking = state.settings.screen == Screen.MODELS
+    val chosen =
+        if (isPicking) chooseModel(state, name)
+        else state.with { copy(model = name, screen = Screen.CLASSIFY) }
+    return chosen.changing(name).copy(dialog = null)
+}
+
+/** The model's files change: nothing may be computed with the old ones any more. */
+private fun UiState.changing(name: String): UiState = copy(
+    models = models?.map { if (it.name == name) Model(name) else it },
+    attempt = attempt + 1,
+)
+
+/** The model's own picture, where the chosen sample is another model's. */
+private fun UiState.withPicture(): UiState {
+    val sample = settings.source as? Source.Sample ?: return this
+    val shown = pictured?.takeIf { it.bundle != null } ?: return this
+    if (shown.samples.any { it.name == sample.name }) return this
+    return with { copy(source = Source.Golden) }
 }
 
 private fun classified(state: UiState, event: Event.Classified): UiState {

@@ -16,7 +16,7 @@ class Store(initial: UiState, makeWorkshop: (publish: (Event) -> Unit) -> Worksh
     private var job: Job? = null
 
     init {
-        workshop.readAssets()
+        workshop.readModels()
     }
 
     /** Calls [observer] now and after each event, until [remove]. */
@@ -39,13 +39,22 @@ class Store(initial: UiState, makeWorkshop: (publish: (Event) -> Unit) -> Worksh
             workshop.run(wanted)
         }
         if (state.isAsleep && !old.isAsleep) sleep()
-        if (event is Event.Retry && state.isReadingWanted) workshop.readAssets()
+        change(event)
         if (state.verification.isRunning != old.verification.isRunning) verifyOrStop()
         if (state != old) observers.toList().forEach { it(state) }
     }
 
     /** Where the camera's frames go. */
     val frames: Frames get() = workshop
+
+    /** What an event changes beside the state. */
+    private fun change(event: Event) = when (event) {
+        is Event.Retry -> if (state.isReadingWanted) workshop.readModels() else Unit
+        is Event.AddZip -> workshop.add(event.uri)
+        is Event.LookForPushed -> workshop.addPushed()
+        is Event.Remove -> workshop.remove(event.name)
+        else -> Unit
+    }
 
     private fun sleep() {
         job = null // It is wanted again when the app wakes up.

@@ -9,9 +9,8 @@ import dev.kerasvit.engine.EngineInfo
 /** All that is on the screen. It is never changed: each event makes a new one, see [reduce]. */
 data class UiState(
     val settings: Settings = Settings(),
-    /** Null until the app's assets have been listed. */
+    /** Null until they have been listed. */
     val models: List<Model>? = null,
-    val samples: List<Sample> = emptyList(),
     /** What the runtime can offer at all. */
     val backends: List<Backend> = emptyList(),
     /** Null until somebody asked for the camera. */
@@ -29,6 +28,8 @@ data class UiState(
     /** What TalkBack says; changes rarely, see [reduce]. */
     val announcement: Announcement? = null,
     val verification: Verification = Verification(),
+    /** What the user must know or decide before anything else. */
+    val dialog: Dialog? = null,
     /** Whether backend, threads and threshold are being chosen. */
     val areSettingsShown: Boolean = false,
     /** Whether the app is in the background and has given its memory back. */
@@ -46,7 +47,10 @@ data class UiState(
     val shownResult: Result get() = shown(model, result)
     val shownRivalResult: Result get() = shown(rival, rivalResult)
 
-    /** Whether reading the app's assets failed for a reason that may have passed. */
+    /** The model whose own picture and samples can be chosen. */
+    val pictured: Model? get() = model?.takeIf { it.bundle != null } ?: rival
+
+    /** Whether reading the models failed for a reason that may have passed. */
     val isReadingWanted: Boolean
         get() = models?.any { it.problem != null && it.problem !is Problem.BadBundle } ?: true
 
@@ -119,7 +123,7 @@ sealed class Source {
      */
     data class Picture(val uri: String, val isLasting: Boolean = true) : Source()
 
-    /** A picture of the app's assets, by its file name. */
+    /** A picture in the chosen model's bundle, by its file name. */
     data class Sample(val name: String) : Source()
 }
 
@@ -130,15 +134,30 @@ data class FrameSize(val width: Int, val height: Int)
 
 enum class Permission { UNKNOWN, GRANTED, REFUSED, REFUSED_FOR_EVER }
 
-/** A bundle of the app's assets. */
+/** A bundle, of the app or one that the user added. */
 data class Model(
     val name: String,
     /** Null while it is being read, and if there is a [problem]. */
     val bundle: Bundle? = null,
     val problem: Problem? = null,
+    val samples: List<Sample> = emptyList(),
+    /** Whether the user added it, and can remove it. */
+    val isAdded: Boolean = false,
 )
 
-/** A picture of the app's assets; no [thumbnail] if it cannot be decoded. */
+/** What a dialog says. */
+sealed class Dialog {
+    /** Another app gave this zip to the app. */
+    data class Offered(val uri: String) : Dialog()
+
+    object Adding : Dialog()
+
+    data class NotAdded(val problem: Problem) : Dialog()
+
+    data class Removing(val model: String) : Dialog()
+}
+
+/** A picture in a bundle; no [thumbnail] if it cannot be decoded. */
 data class Sample(val name: String, val thumbnail: Preview?)
 
 /** A picture to draw; its type belongs to the platform. */

@@ -51,9 +51,7 @@ internal class Benches(
             chosen = load(job.model, job, isRival = false, fail)
         }
         if (job.rival != null && rival == null) rival = load(job.rival, job, isRival = true, fail)
-        both.clear()
-        chosen?.let { both.add(it) }
-        rival?.let { both.add(it) }
+        listOpened()
     }
 
     /** The loaded models of the job that was opened last. */
@@ -62,7 +60,21 @@ internal class Benches(
     fun close() {
         chosen = chosen.closed()
         rival = rival.closed()
+        listOpened()
+    }
+
+    /** The bundle's files are other ones now. */
+    fun forget(name: String) {
+        if (chosen?.name == name) chosen = chosen.closed()
+        if (rival?.name == name) rival = rival.closed()
+        listOpened()
+        read -= name
+        hashed -= name
+    }
+
+    private fun listOpened() {
         both.clear()
+        both += listOfNotNull(chosen, rival)
     }
 
     // Hashed when it is first wanted: all at the start would be seconds before the first answer.
@@ -113,9 +125,10 @@ internal class Bench(
     val isRival: Boolean,
 ) {
     private val bundle = classifier.bundle
+    val name: String get() = bundle.name
 
     fun fits(name: String, job: Job): Boolean =
-        bundle.name == name && backend == job.backend && threads == job.threads
+        this.name == name && backend == job.backend && threads == job.threads
 
     private var last: Classification? = null
 
@@ -125,7 +138,7 @@ internal class Bench(
 
     /** A copy of the last result, for the screen. */
     fun answer(framesPerSecond: Double?) = Result.Answer(
-        model = bundle.name,
+        model = name,
         rows = checkNotNull(last).predictions(),
         info = classifier.engine.info,
         operators = bundle.description.operators,

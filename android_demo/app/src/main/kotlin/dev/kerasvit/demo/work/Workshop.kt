@@ -1,5 +1,6 @@
 package dev.kerasvit.demo.work
 
+import android.net.Uri
 import dev.kerasvit.android.PictureException
 import dev.kerasvit.android.PictureFailure
 import dev.kerasvit.core.BackendVerdict
@@ -8,6 +9,9 @@ import dev.kerasvit.core.Clock
 import dev.kerasvit.core.RgbImage
 import dev.kerasvit.core.report
 import dev.kerasvit.core.verdicts
+import dev.kerasvit.demo.source.AddedBundles
+import dev.kerasvit.demo.source.AddingException
+import dev.kerasvit.demo.source.AllBundles
 import dev.kerasvit.demo.source.Bundles
 import dev.kerasvit.demo.source.Pictures
 import dev.kerasvit.demo.state.Event
@@ -33,7 +37,8 @@ interface Frames {
  * @param publish takes events on any thread
  */
 class Workshop(
-    private val bundles: Bundles,
+    ofApp: Bundles,
+    private val added: AddedBundles,
     private val pictures: Pictures,
     private val engines: EngineFactory,
     private val device: String,
@@ -41,6 +46,7 @@ class Workshop(
     private val clock: Clock,
     private val publish: (Event) -> Unit,
 ) : Frames {
+    private val bundles = AllBundles(ofApp, added)
     private val benches = Benches(bundles, engines, clock)
     private val newest = AtomicInteger()
     private val wantedCheck = AtomicInteger(NO_CHECK)
@@ -48,11 +54,49 @@ class Workshop(
     private var current: Job? = null // On the worker's thread; null while frames are not wanted.
     private var shownAtMillis = 0L
 
-    /** Lists models and samples; then reads the models one by one, as hashing takes a while. */
-    fun readAssets() = execute({ Event.Failed(it) }) {
+    /** Lists the models; then reads them one by one. */
+    fun readModels() = execute({ Event.Failed(it) }, ::listModels)
+
+    private fun listModels() {
         val names = bundles.names()
-        publish(Event.AssetsListed(names, pictures.samples()))
-        for (name in names) publish(Event.ModelRead(readModel(name)))
+        val removable = added.names().toSet()
+        publish(Event.ModelsListed(names, removable))
+        for (name in names) {
+            publish(Event.ModelRead(readModel(name).copy(isAdded = name in removable)))
+        }
+    }
+
+    /** Adds the model in the zip of a content URI, if there is one. */
+    fun add(uri: String) = execute({ Event.NotAdded(it) }) {
+        add { added.add(Uri.parse(uri)) }?.let(publish)
+    }
+
+    /** Adds what a computer pushed. */
+    fun addPushed() = execute({ Event.NotAdded(it) }) {
+        val failures = added.pushed().mapNotNull { zip ->
+            publish(Event.Adding)
+            add { added.addPushed(zip) }
+        }
+        failures.forEach(publish) // Last, or what was added would hide them.
+    }
+
+    /** What went wrong, if anything. */
+    private fun add(add: () -> String): Event? {
+        val name = try {
+            add()
+        } catch (error: AddingException) {
+            return Event.NotAdded(Problem.BadBundle(error.zip, error.problem))
+        }
+        benches.forget(name)
+        publish(Event.Added(name))
+        listModels()
+        return null
+    }
+
+    fun remove(name: String) = execute({ Event.Failed(it) }) {
+        benches.forget(name)
+        added.remove(name)
+        listModels()
     }
 
     /** Computes a job, unless a newer one comes first. */
@@ -112,7 +156,7 @@ class Workshop(
     }
 
     private fun readModel(name: String): Model = try {
-        Model(name, bundle = benches.bundle(name))
+        Model(name, benches.bundle(name), samples = pictures.samples(bundles.files(name)))
     } catch (error: BundleException) {
         Model(name, problem = Problem.BadBundle(name, error.problem))
     } catch (error: Exception) {
@@ -144,7 +188,7 @@ class Workshop(
     private fun classifyPicture(job: Job, ticket: Int) {
         val image = try {
             if (job.source is Source.Golden) benches.goldenImage(job.pictured)
-            else pictures.read(job.source)
+            else pictures.read(job.source, bundles.files(job.pictured))
         } catch (error: PictureException) {
             publish(Event.SourceFailed(job.source, problemOf(error.failure)))
             return

@@ -1,0 +1,93 @@
+package dev.kerasvit.demo.screen
+
+import androidx.compose.foundation.layout.Column
+import androidx.compose.foundation.layout.fillMaxWidth
+import androidx.compose.foundation.layout.padding
+import androidx.compose.foundation.rememberScrollState
+import androidx.compose.foundation.text.selection.SelectionContainer
+import androidx.compose.foundation.verticalScroll
+import androidx.compose.material3.AlertDialog
+import androidx.compose.material3.LinearProgressIndicator
+import androidx.compose.material3.MaterialTheme
+import androidx.compose.material3.Text
+import androidx.compose.material3.TextButton
+import androidx.compose.runtime.Composable
+import androidx.compose.ui.Modifier
+import androidx.compose.ui.semantics.clearAndSetSemantics
+import androidx.compose.ui.text.font.FontFamily
+import androidx.compose.ui.unit.dp
+import dev.kerasvit.demo.R
+import dev.kerasvit.demo.state.Dialog
+import dev.kerasvit.demo.state.Event
+import dev.kerasvit.demo.state.Problem
+
+/** Adding and removing models. */
+@Composable
+internal fun ModelDialog(dialog: Dialog, send: (Event) -> Unit) {
+    val wording = LocalWording.current
+    val close = { send(Event.CloseDialog) }
+    when (dialog) {
+        is Dialog.Offered -> Question(
+            wording.text(R.string.zip_offered),
+            wording.text(R.string.zip_offered_body),
+            wording.text(R.string.zip_add),
+            close,
+        ) { send(Event.AddZip(dialog.uri)) }
+        is Dialog.Adding -> Progress()
+        is Dialog.NotAdded -> NotAdded(dialog.problem, close)
+        is Dialog.Removing -> Question(
+            wording.text(R.string.model_remove_question, dialog.model),
+            wording.text(R.string.model_remove_body),
+            wording.text(R.string.model_remove_yes),
+            close,
+        ) { send(Event.Remove(dialog.model)) }
+    }
+}
+
+@Composable
+private fun Question(
+    title: String,
+    body: String,
+    yes: String,
+    close: () -> Unit,
+    act: () -> Unit,
+) = AlertDialog(
+    onDismissRequest = close,
+    confirmButton = { TextButton(act) { Text(yes) } },
+    dismissButton = { TextButton(close) { Text(LocalWording.current.text(R.string.cancel)) } },
+    title = { Text(title) },
+    text = { Text(body) },
+)
+
+// It cannot be left: it ends by itself.
+@Composable
+private fun Progress() = AlertDialog(
+    onDismissRequest = {},
+    confirmButton = {},
+    title = { Text(LocalWording.current.text(R.string.zip_adding)) },
+    text = { LinearProgressIndicator(Modifier.fillMaxWidth().clearAndSetSemantics {}) },
+)
+
+@Composable
+private fun NotAdded(problem: Problem, close: () -> Unit) {
+    val wording = LocalWording.current
+    val text = wording.problem(problem)
+    AlertDialog(
+        onDismissRequest = close,
+        confirmButton = { TextButton(close) { Text(wording.text(R.string.ok)) } },
+        title = { Text(text.title) },
+        text = {
+            Column(Modifier.verticalScroll(rememberScrollState())) {
+                Text(text.body)
+                if (text.detail.isNotEmpty()) SelectionContainer {
+                    Text(
+                        text.detail,
+                        Modifier.padding(top = 8.dp),
+                        fontFamily = FontFamily.Monospace,
+                        style = MaterialTheme.typography.bodySmall,
+                    )
+                }
+            }
+        },
+    )
+}
