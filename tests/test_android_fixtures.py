@@ -83,7 +83,7 @@ def test_run_prints_the_probabilities_that_the_app_shows(tool, invoke, tmp_path)
     """`ClassifyTest` reads the same file, and has the same tolerance."""
     committed = json.loads(tool["SAMPLES"].read_text())
     bundle = ASSETS / "bundles" / committed["bundle"]
-    command = ("export/run.py", "--bundle", bundle, "--json", ASSETS / "samples")
+    command = ("export/run.py", "--bundle", bundle, "--json", bundle / "samples")
     code, printed, error = invoke(*command, cwd=tmp_path)
     assert code == 0, error
     lines = [json.loads(line) for line in printed.splitlines()]

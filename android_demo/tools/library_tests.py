@@ -48,9 +48,9 @@ def _check(folder: Path) -> None:
 def _run(sample: Path, repository: Path) -> Result:
     """Runs the sample on the app's samples and compares with Python's answers."""
     expected = json.loads((ROOT / "app/src/test/resources/fixtures/samples.json").read_text())
-    pictures = sorted((DIGITS / "samples").glob("*.png"))
-    folders = (litert_folder(), DIGITS / "bundles" / expected["bundle"])
-    words = " ".join(map(str, (*folders, *pictures)))
+    bundle = DIGITS / "bundles" / expected["bundle"]
+    pictures = sorted(bundle.glob("samples/*.png"))
+    words = " ".join(map(str, (litert_folder(), bundle, *pictures)))
     text = run(
         *("mvn", "--batch-mode", "--quiet", f"-Dmaven.repo.local={repository}"),
         "-Dkotlin.compiler.daemon=false",  # leaves no process behind

@@ -338,7 +338,7 @@ def samples_and_probabilities() -> dict[str, Any]:
     name = "digits-float16"
     bundle = open_bundle(_ASSETS / "bundles" / name)
     samples = {}
-    for picture in sorted((_ASSETS / "samples").iterdir()):
+    for picture in sorted((_ASSETS / "bundles" / name / "samples").iterdir()):
         scores = bundle.predict(keras_vit.preprocess(read_picture(picture), bundle))
         [[best]] = keras_vit.decode_predictions(scores, bundle.labels, 1, bundle.from_logits)
         samples[picture.name] = {"label": best[0], "probability": round(best[1], 6)}

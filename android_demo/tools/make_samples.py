@@ -1,4 +1,4 @@
-"""Writes the app's sample pictures: one held-out digit of each class, as PNGs of 8 x 8 pixels.
+"""Writes the samples of the app's bundles: a held-out digit of each class, as PNGs of 8 x 8 pixels.
 
 They are the very pixels that `keras-vit fit --data digits` held out, so that the app's scores can
 be compared with Python's. The app shows such tiny pictures enlarged, without blurring them.
@@ -13,12 +13,11 @@ from PIL import Image
 from keras_vit.data.sources import digits
 from keras_vit.data.split import split_source
 
-SAMPLES = Path(__file__).parents[1] / "app/src/main/assets/samples"
+BUNDLES = Path(__file__).parents[1] / "app/src/main/assets/bundles"
 
 
 def main() -> None:
     """Writes the pictures and prints which held-out picture each one is."""
-    SAMPLES.mkdir(parents=True, exist_ok=True)
     source = digits()
     written = set()
     for index in split_source(source).held_out:
@@ -26,9 +25,11 @@ def main() -> None:
         if target in written:
             continue
         written.add(target)
-        path = SAMPLES / f"digit-{target}.png"
-        Image.fromarray(source.image(index)).save(path, optimize=True)
-        print(f"{path}: {source.ids[index]}")
+        for bundle in sorted(BUNDLES.iterdir()):
+            path = bundle / "samples" / f"digit-{target}.png"
+            path.parent.mkdir(exist_ok=True)
+            Image.fromarray(source.image(index)).save(path, optimize=True)
+            print(f"{path}: {source.ids[index]}")
 
 
 if __name__ == "__main__":

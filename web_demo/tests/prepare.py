@@ -85,8 +85,8 @@ def _write_pictures(folder: Path) -> None:
         scene.save(folder / f"turned-{orientation}.jpg", quality=90, exif=exif)
         scene.save(folder / f"turned-{orientation}.png", exif=exif)
         scene.save(folder / f"turned-{orientation}.webp", lossless=True, exif=exif)
-    samples = PAGE.parent / "android_demo/app/src/main/assets/samples"
-    for sample in sorted(samples.iterdir()):
+    digits = PAGE.parent / "android_demo/app/src/main/assets/bundles/digits-int8"
+    for sample in sorted((digits / "samples").iterdir()):
         (folder / sample.name).write_bytes(sample.read_bytes())
 
 

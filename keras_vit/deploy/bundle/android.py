@@ -1,14 +1,17 @@
-"""Puts bundles, and held-out pictures of their runs, into the Android app.
+"""Puts bundles, with held-out pictures of their runs as samples, into the Android app or zips.
 
-They are the app's own assets, in a folder that git ignores; without it, the app has the digits.
+In the app they are its own assets, in a folder that git ignores; without it, the app has the
+digits. A zip is sent to a phone, whose app opens it.
 """
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import re
-import shutil
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from PIL import Image
@@ -24,18 +27,25 @@ from keras_vit.tflite import runtimes
 
 # What the app reads; a bundle may also hold a recipe.json.
 FILES = ("model.tflite", "model.json", "labels.txt", "golden.json")
+_SAMPLES, _SUFFIXES = "samples", (".png", ".jpg")
 # Of samples: the longest side, and that of pictures so small that JPEG would change them visibly.
 _LONGEST, _TINY = 640, 128
 _RUNTIME = re.compile(r"<tflite\.version>([\d.]+)</tflite\.version>")
 
 
-def add_to_app(bundle: str | os.PathLike, app: str | os.PathLike, name: str | None = None) -> Path:
+def add_to_app(
+    bundle: str | os.PathLike,
+    app: str | os.PathLike,
+    name: str | None = None,
+    samples: Mapping[str, bytes] | None = None,
+) -> Path:
     """Copies a bundle into the app's assets, after it was checked; an older one is replaced.
 
     Args:
         bundle: the folder of an exported bundle, or the model.tflite in it.
         app: the folder of the Android project.
         name: the bundle's name in the app; default: `bundle_name`.
+        samples: its sample pictures, from `sample_pictures`.
 
     Returns:
         The folder of the copy.
@@ -45,79 +55,117 @@ def add_to_app(bundle: str | os.PathLike, app: str | os.PathLike, name: str | No
             or the name is not allowed in assets.
         RefusedError: LiteRT refuses the bundle's file.
     """
-    folder = check_for_app(bundle, app, name)
+    folder = bundles_of_app(app) / check_for_app(bundle, app, name)
     with _files.replacing_folder(folder) as temporary:
-        for file in FILES:
-            shutil.copyfile(bundle_folder(bundle) / file, temporary / file)
+        for file, content in _contents(bundle, samples).items():
+            (temporary / file).parent.mkdir(exist_ok=True)
+            (temporary / file).write_bytes(content)
     return folder
 
 
-def check_for_app(
-    bundle: str | os.PathLike, app: str | os.PathLike, name: str | None = None
+def zip_bundle(
+    bundle: str | os.PathLike,
+    folder: str | os.PathLike,
+    name: str | None = None,
+    samples: Mapping[str, bytes] | None = None,
 ) -> Path:
-    """Checks a bundle and its name as `add_to_app` does, and copies nothing.
+    """Writes a bundle as a zip that the app on a phone opens, after it was checked.
 
     Args:
-        bundle, app, name: as for `add_to_app`.
+        bundle, name, samples: as for `add_to_app`.
+        folder: where NAME.zip is written; an older one is replaced.
 
     Returns:
-        The folder that the copy would have.
+        The path of the zip.
 
     Raises:
         UsageError, RefusedError: as for `add_to_app`.
     """
-    bundle = bundle_folder(bundle)
-    name = bundle_name(bundle) if name is None else name
-    check_name(name)
-    folder = bundles_of_app(app) / name
-    _files.check_replaceable(folder, "bundle")
-    open_bundle(bundle, trusted=False)
-    return folder
+    name = check_for_app(bundle, None, name)
+    path = Path(folder) / f"{name}.zip"
+    with _files.replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        for file, content in _contents(bundle, samples).items():
+            entry = zipfile.ZipInfo(f"{name}/{file}")  # without a time: the same bytes each time
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+    return path
 
 
-def add_samples(
-    bundle: str | os.PathLike,
-    app: str | os.PathLike,
-    count: int = 8,
-    data: str | os.PathLike | None = None,
+def check_for_app(
+    bundle: str | os.PathLike, app: str | os.PathLike | None, name: str | None = None
 ) -> str:
-    """Puts held-out pictures of a bundle's run into the app, spread over the classes.
-
-    They are scaled down, without metadata, and named after their classes. Older samples of the same
-    names are replaced.
+    """Checks a bundle and its name as `add_to_app` does, and copies nothing.
 
     Args:
-        bundle: a bundle in the folder export of its run.
-        app: the folder of the Android project.
-        count: the largest number of pictures.
+        bundle, name: as for `add_to_app`.
+        app: as for `add_to_app`; None for a zip.
+
+    Returns:
+        The bundle's name.
+
+    Raises:
+        UsageError, RefusedError: as for `add_to_app`.
+    """
+    name = bundle_name(bundle) if name is None else name
+    check_name(name)
+    if app is not None:
+        _files.check_replaceable(bundles_of_app(app) / name, "bundle")
+    open_bundle(bundle, trusted=False)
+    return name
+
+
+def _contents(bundle: str | os.PathLike, samples: Mapping[str, bytes] | None) -> dict[str, bytes]:
+    files = {file: (bundle_folder(bundle) / file).read_bytes() for file in FILES}
+    return files | {f"{_SAMPLES}/{name}": content for name, content in (samples or {}).items()}
+
+
+def sample_pictures(
+    bundle: str | os.PathLike, count: int = 8, data: str | os.PathLike | None = None
+) -> dict[str, bytes]:
+    """Held-out pictures of a bundle's run, spread over the classes.
+
+    They are scaled down, without metadata, and named after their classes. A bundle that is not in
+    the folder export of a run, such as one that was unzipped, keeps the samples that it has.
+
+    Args:
+        bundle: the folder of a bundle, or the model.tflite in it.
+        count: the largest number of held-out pictures.
         data: as for `Run.source`.
 
     Returns:
-        A line that says what was added.
+        PNG and JPEG files by their names.
 
     Raises:
-        UsageError: the bundle is not in its run's folder, or the run's images are missing.
+        UsageError: the bundle has neither a run nor samples, or the run's images are missing.
     """
-    folder, samples = bundle_folder(bundle).resolve(), samples_of_app(app)
+    folder = bundle_folder(bundle).resolve()
     if folder.parent.name != "export":
-        raise UsageError(f"{bundle} is not in the folder export of a run.")
+        return _own_samples(folder)
     run = runs.open_run(folder.parents[1])
     if run.labels != read_labels(folder / "labels.txt"):
         raise UsageError(f"{bundle} has other classes than {run.path}; export it again.")
     source = run.source(data)
     held_out = run.split(source).held_out
     chosen = held_out[spread(count, len(held_out), source.targets[held_out])]
+    files: dict[str, bytes] = {}
     names: set[str] = set()
     for index in chosen.tolist():
         picture = Image.fromarray(source.image(index))
         target = int(source.targets[index])
         name = _unused(safe_name(source.labels[target]) or f"class-{target}", names)
         names.add(name.lower())
-        suffix = "png" if max(picture.size) <= _TINY else "jpg"
+        suffix, format = (".png", "PNG") if max(picture.size) <= _TINY else (".jpg", "JPEG")
         picture.thumbnail((_LONGEST, _LONGEST))
-        with _files.replacing(samples / f"{name}.{suffix}") as temporary:
-            picture.save(temporary, quality=90)
-    return f"{len(chosen)} held-out pictures of {source.locator}"
+        picture.save(file := io.BytesIO(), format, quality=90)
+        files[name + suffix] = file.getvalue()
+    return files
+
+
+def _own_samples(folder: Path) -> dict[str, bytes]:
+    paths = sorted((folder / _SAMPLES).glob("[!.]*"))
+    found = [path for path in paths if path.suffix in _SUFFIXES and path.is_file()]
+    if not found:
+        raise UsageError(f"{folder} is not in the folder export of a run, and has no samples.")
+    return {path.name: path.read_bytes() for path in found}
 
 
 def _unused(name: str, used: set[str]) -> str:
@@ -150,18 +198,9 @@ def bundles_of_app(app: str | os.PathLike) -> Path:
     Raises:
         UsageError: this is not the Android project.
     """
-    return _own_assets(app) / "bundles"
-
-
-def samples_of_app(app: str | os.PathLike) -> Path:
-    """The folder of the user's sample pictures, as `bundles_of_app`."""
-    return _own_assets(app) / "samples"
-
-
-def _own_assets(app: str | os.PathLike) -> Path:
     if not (Path(app) / "app/src/main/AndroidManifest.xml").is_file():
         raise UsageError(
             f"{app}: expected the folder android_demo of a clone of keras_vit, or a copy of it; "
             "there is no app/src/main/AndroidManifest.xml in it."
         )
-    return Path(app) / "app" / "own"
+    return Path(app) / "app" / "own" / "bundles"
