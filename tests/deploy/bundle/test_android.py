@@ -1,9 +1,13 @@
 """Bundles in the assets of the Android app, by the library and by the command."""
 
+import io
 import json
+import re
 import shutil
 import subprocess
+import zipfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -39,43 +43,52 @@ def make_run(sample, tmp_path):
     return make
 
 
-def test_samples_are_small_pictures_named_after_their_classes(bundle, make_run, app, tmp_path):
+def test_samples_are_small_pictures_named_after_their_classes(bundle, make_run):
     labels = ("a b", "a-b", "rose", "Rose.", "玫瑰", *"fghij")
     shutil.copy(make_run(*labels, side=1000) / "labels.txt", bundle)
-    line = deploy.add_samples(bundle, app, count=10)
-    assert line == f"10 held-out pictures of {tmp_path / 'pictures'}"
-    samples = sorted(deploy.samples_of_app(app).iterdir())
-    order = open_source(tmp_path / "pictures").labels
-    assert {path.name.lower() for path in samples} == {
+    samples = deploy.sample_pictures(bundle, count=10)
+    order = open_source(bundle.parents[3] / "pictures").labels
+    assert {name.lower() for name in samples} == {
         f"{name}.jpg"
         for name in ("a-b", "a-b-2", "rose", "rose-2", f"class-{order.index('玫瑰')}", *"fghij")
     }
-    for path in samples:
-        with Image.open(path) as picture:
+    for content in samples.values():
+        with Image.open(io.BytesIO(content)) as picture:
             assert (picture.format, picture.size) == ("JPEG", (640, 480))
             assert not picture.getexif()
 
 
-def test_samples_of_tiny_pictures_keep_their_pixels(bundle, make_run, app, tmp_path):
+def test_samples_of_tiny_pictures_keep_their_pixels(bundle, make_run, tmp_path):
     run = make_run(*"abcdefghij")
-    deploy.add_samples(bundle, app, count=4)
-    samples = list(deploy.samples_of_app(app).iterdir())
-    assert [path.suffix for path in samples] == [".png"] * 4
+    samples = deploy.sample_pictures(bundle, count=4)
+    assert [Path(name).suffix for name in samples] == [".png"] * 4
     held_out = json.loads((run / "split.json").read_text())["held_out"]
-    for path in samples:
-        [original] = [each for each in held_out if each.startswith(f"{path.stem}/")]
+    for name, content in samples.items():
+        [original] = [each for each in held_out if each.startswith(f"{Path(name).stem}/")]
         expected = np.asarray(Image.open(tmp_path / "pictures" / original))
-        np.testing.assert_array_equal(Image.open(path), expected)
+        np.testing.assert_array_equal(Image.open(io.BytesIO(content)), expected)
+
+
+def test_a_bundle_outside_a_run_keeps_its_samples(bundle, app):
+    pictures = {"a.png": b"picture", "b c.jpg": b"another"}
+    unzipped = deploy.add_to_app(bundle, app, "unzipped", pictures)
+    (unzipped / "samples" / ".DS_Store").touch()
+    (unzipped / "samples" / "._a.png").touch()
+    (unzipped / "samples" / "folder.png").mkdir()
+    assert deploy.sample_pictures(unzipped, count=1) == pictures
+    assert deploy.sample_pictures(unzipped / "model.tflite") == pictures
 
 
 def test_the_app_gets_exactly_the_files_that_it_reads_unless_they_are_damaged(bundle, app):
     (bundle / "recipe.json").write_text("{}")
-    folder = deploy.add_to_app(bundle, app)
+    folder = deploy.add_to_app(bundle, app, samples={"a.png": b"picture"})
     assert folder == app / "app" / "own" / "bundles" / "flowers-float32"
-    assert {path.name for path in folder.iterdir()} == FILES
+    assert {path.name for path in folder.iterdir()} == {*FILES, "samples"}
+    assert (folder / "samples" / "a.png").read_bytes() == b"picture"
     assert deploy.check_golden(folder).passed
     (folder / "labels.txt").write_text("changed")
-    deploy.add_to_app(bundle, app)  # an older one is replaced
+    deploy.add_to_app(bundle, app)  # an older one is replaced, with its samples
+    assert {path.name for path in folder.iterdir()} == FILES
     for name in FILES:
         assert (folder / name).read_bytes() == (bundle / name).read_bytes()
     model = bundle / "model.tflite"
@@ -85,11 +98,41 @@ def test_the_app_gets_exactly_the_files_that_it_reads_unless_they_are_damaged(bu
     assert deploy.check_golden(folder).passed
 
 
+def test_a_zip_has_what_the_app_reads_and_is_complete_or_absent(bundle, tmp_path, monkeypatch):
+    (bundle / "recipe.json").write_text("{}")
+    folder = tmp_path / "zips"
+    path = deploy.zip_bundle(bundle, folder, "v1.5", {"a.png": b"picture"})
+    assert path == folder / "v1.5.zip"
+    first = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        contents = {name: archive.read(name) for name in archive.namelist()}
+        assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_DEFLATED}
+    expected = {f"v1.5/{name}": (bundle / name).read_bytes() for name in FILES}
+    assert contents == {**expected, "v1.5/samples/a.png": b"picture"}
+    with monkeypatch.context() as patch:
+        patch.setattr(zipfile.ZipFile, "writestr", Mock(side_effect=[None, KeyboardInterrupt]))
+        with pytest.raises(KeyboardInterrupt):
+            deploy.zip_bundle(bundle, folder, "v1.5")
+    assert list(folder.iterdir()) == [path]
+    assert path.read_bytes() == first
+    deploy.zip_bundle(bundle, folder, "v1.5", {"a.png": b"picture"})
+    assert path.read_bytes() == first  # of the same files, at another time
+    model = bundle / "model.tflite"
+    model.write_bytes(model.read_bytes()[:-1] + b"?")
+    with pytest.raises(UsageError, match="is not the file that model.json describes"):
+        deploy.zip_bundle(bundle, folder)
+    assert list(folder.iterdir()) == [path]
+
+
 @pytest.mark.parametrize("name", ["", "../outside", "a/b", "with space", ".hidden", "é", "x" * 65])
 def test_names_that_assets_cannot_have_are_refused(bundle, app, name):
     with pytest.raises(UsageError, match="up to 64 letters, digits"):
         deploy.add_to_app(bundle, app, name)
+    with pytest.raises(UsageError, match="up to 64 letters, digits"):
+        deploy.zip_bundle(bundle, app / "zips", name)
     assert not deploy.bundles_of_app(app).exists()
+    assert not (app / "zips").exists()
 
 
 def test_names_come_from_the_run_and_the_folder(tmp_path):
@@ -98,48 +141,72 @@ def test_names_come_from_the_run_and_the_folder(tmp_path):
     assert deploy.bundle_name(tmp_path / "int8") == "int8"
 
 
-def test_the_command_adds_samples_of_the_run(invoke, bundle, make_run, app, tmp_path):
+def test_the_command_adds_samples_to_each_bundle(invoke, bundle, make_run, app, tmp_path):
     make_run(*"abcdefghij")
-    arguments = (COMMAND, "--bundle", bundle, "--app", app)
-    code, out, error = invoke(*arguments, cwd=tmp_path)
+    unzipped = deploy.add_to_app(bundle, app, "unzipped", {"kept.jpg": b"picture"})
+    arguments = (COMMAND, "--bundle", bundle, unzipped, "--app", app)
+    code, out, error = invoke(*arguments, "--name", "mine", "copy", cwd=tmp_path)
     assert (code, error) == (0, "")
-    assert f"samples: 8 held-out pictures of {tmp_path / 'pictures'}" in out
-    samples = deploy.samples_of_app(app)
-    assert len(list(samples.iterdir())) == 8
-    invoke(*arguments, "--only", "--samples", "0", cwd=tmp_path)
+    found = re.findall(r"^  (\S+)  \d\.\d\d MiB, (\d) samples(  new)?$", out, re.MULTILINE)
+    assert found == [("copy", "1", "  new"), ("mine", "8", "  new"), ("unzipped", "1", "")]
+    folder = deploy.bundles_of_app(app)
+    assert [path.name for path in folder.glob("copy/samples/*")] == ["kept.jpg"]
+    arguments = (COMMAND, "--bundle", bundle, "--name", "mine", "--app", app)
+    samples = folder / "mine" / "samples"
+    invoke(*arguments, "--samples", "0", cwd=tmp_path)
     assert not samples.exists()
     (tmp_path / "pictures").rename(tmp_path / "moved")
     code, out, error = invoke(*arguments, cwd=tmp_path)
     assert code == 0
     [line] = error.splitlines()
-    assert line.startswith("warning: no samples are added, the bundle's own picture")
+    assert line.startswith(f"warning: {bundle} gets no samples, its own picture remains: ")
     assert "with --data=FOLDER" in line
     assert not samples.exists()
     invoke(*arguments, "--data", tmp_path / "moved", cwd=tmp_path)
     assert len(list(samples.iterdir())) == 8
-    code, _, error = invoke(*arguments, "--samples", "-1", cwd=tmp_path)
-    assert (code, error.count("--samples must be at least 0")) == (2, 1)
+    for words, message in (
+        (("--samples", "-1"), "--samples must be at least 0"),
+        (("--zip", "zips"), "--zip, --push, and --app or --only exclude each other; choose one."),
+        (("--push",), "--zip, --push, and --app or --only exclude each other; choose one."),
+        (("--device", "X"), "--device is the phone of --push; add --push."),
+    ):
+        code, _, error = invoke(*arguments, *words, cwd=tmp_path)
+        assert (code, error.count(message)) == (2, 1)
+
+
+def test_the_command_writes_zips_without_the_project(invoke, bundle, make_run, tmp_path):
+    make_run(*"abcdefghij")
+    other = shutil.copytree(bundle, tmp_path / "other")
+    arguments = (COMMAND, "--bundle", bundle, other, "--zip", "out/zips")
+    code, out, error = invoke(*arguments, "--name", "mine", "other", cwd=tmp_path)
+    assert (code, error.count("warning: ")) == (0, 1)
+    for name, samples in (("mine", 8), ("other", 0)):
+        [line] = [line for line in out.splitlines() if line.startswith(f"out/zips/{name}.zip  ")]
+        assert line.endswith(f" MiB, {samples} samples")
+        with zipfile.ZipFile(tmp_path / "out/zips" / f"{name}.zip") as archive:
+            names = archive.namelist()
+        assert len([each for each in names if each.startswith(f"{name}/samples/")]) == samples
+    assert 'with its button "Add a model"' in out
 
 
 def test_a_bundle_of_another_run_or_of_none_gets_no_samples(bundle, make_run, app):
     with pytest.raises(UsageError, match="flowers is not a complete run folder"):
-        deploy.add_samples(bundle, app)
+        deploy.sample_pictures(bundle)
     make_run("x", *"bcdefghij")
     with pytest.raises(UsageError, match="has other classes than"):
-        deploy.add_samples(bundle, app)
+        deploy.sample_pictures(bundle)
     moved = shutil.copytree(bundle, app / "float32")
-    with pytest.raises(UsageError, match="is not in the folder export of a run"):
-        deploy.add_samples(moved, app)
-    assert not deploy.samples_of_app(app).exists()
+    with pytest.raises(UsageError, match="is not in the folder export of a run, and has no sam"):
+        deploy.sample_pictures(moved)
 
 
 def test_git_sees_nothing_of_what_the_command_writes():
     if not (DEMO.parent / ".git").exists():
         pytest.skip("this copy has no .git, so nothing says what git ignores")
-    written = [deploy.bundles_of_app(DEMO) / "a/labels.txt", deploy.samples_of_app(DEMO) / "a.jpg"]
-    command = ["git", "check-ignore", *written]
+    written = deploy.bundles_of_app(DEMO) / "a/samples/a.jpg"
+    command = ["git", "check-ignore", written]
     ignored = subprocess.run(command, cwd=DEMO, capture_output=True, text=True).stdout
-    assert ignored.splitlines() == list(map(str, written))
+    assert ignored.splitlines() == [str(written)]
 
 
 def test_the_command_lists_what_the_app_has_and_removes_only_bundles(invoke, bundle, app, tmp_path):
@@ -151,7 +218,10 @@ def test_the_command_lists_what_the_app_has_and_removes_only_bundles(invoke, bun
     assert (code, error) == (0, "")
     assert f"to have the digits back, remove {app / 'app/own'}." in out
     lines = [line.split() for line in out.splitlines() if line.startswith("  ")]
-    assert [(line[0], line[-1]) for line in lines] == [("flowers-float32", "new"), ("other", "MiB")]
+    assert [(line[0], line[-1]) for line in lines] == [
+        ("flowers-float32", "new"),
+        ("other", "samples"),
+    ]
     code, out, error = invoke(*arguments, bundle, "--name", "mine", "--only", cwd=tmp_path)
     assert (code, error) == (0, "")
     assert "removed: flowers-float32, other\n" in out

@@ -12,11 +12,14 @@ from keras_vit.cli import _bundles
 BUNDLE = "runs/flowers/export/float32"
 
 
-@pytest.fixture(params=["android", "web"])
+@pytest.fixture(params=["android", "zip", "web"])
 def demo(request, app, page):
     """A command and the options that name its folder."""
-    options = {"android": ("--only", "--app", app), "web": ("--page", page)}
-    return f"export/to_{request.param}.py", *options[request.param]
+    return {
+        "android": ("export/to_android.py", "--only", "--app", app),
+        "zip": ("export/to_android.py", "--zip", "zips"),
+        "web": ("export/to_web.py", "--page", page),
+    }[request.param]
 
 
 @pytest.mark.parametrize(
