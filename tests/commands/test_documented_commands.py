@@ -43,6 +43,7 @@ SMALL = {
 DEVICES = f"{QUICK} --data photos --model ViT_Pico4 --duration '4 steps' --overwrite"
 # The same for the lines that begin so.
 LINES = {
+    "keras-vit android --bundle runs/flowers/export/int8 --zip": "",
     "keras-vit fit --data digits --strategy mirrored": DEVICES,
     "keras-vit fit --data digits --dry-run": "",
     "keras-vit fit --recipe cifar10": f"--data flower_photos {SMALL['fit']}",
@@ -72,6 +73,7 @@ NOT_RUN = {
     "make android-setup": "it installs Debian packages",
     "adb": "needs a phone",
     "keras-vit bench": "needs a phone; tests/deploy/phone has a fake one",
+    "keras-vit android --bundle runs/flowers/export/int8 --push": "the same",
     "pip install": "tests/commands/check_wheel.py installs the package",
     "npm": "downloads; `make web-test` calls it",
     "mkdir cifar": "downloads CIFAR-10",
