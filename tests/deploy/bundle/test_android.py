@@ -187,6 +187,8 @@ def test_the_command_writes_zips_without_the_project(invoke, bundle, make_run, t
             names = archive.namelist()
         assert len([each for each in names if each.startswith(f"{name}/samples/")]) == samples
     assert 'with its button "Add a model"' in out
+    code, _, error = invoke(*arguments[:-1], bundle / "model.json", cwd=tmp_path)
+    assert (code, error.count("model.json is a file; choose another folder")) == (2, 1)
 
 
 def test_a_bundle_of_another_run_or_of_none_gets_no_samples(bundle, make_run, app):
