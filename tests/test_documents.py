@@ -148,7 +148,7 @@ def test_kotlin_in_the_documents_is_compiled():
     ]
     compiled = "".join(map(_without_indents, (path.read_text() for path in sources)))
     shown = re.findall(r"```kotlin\n(.*?)```", (ROOT / "docs/own-app.md").read_text(), re.DOTALL)
-    assert len(shown) == 4
+    assert len(shown) == 5
     assert not [block for block in shown if _without_indents(block) not in compiled]
 
 

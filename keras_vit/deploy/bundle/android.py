@@ -27,7 +27,7 @@ from keras_vit.tflite import runtimes
 
 # What the app reads; a bundle may also hold a recipe.json.
 FILES = ("model.tflite", "model.json", "labels.txt", "golden.json")
-_SAMPLES, _SUFFIXES = "samples", (".png", ".jpg")
+_SAMPLES, _SUFFIXES = "samples", (".png", ".jpg", ".jpeg", ".webp")
 # Of samples: the longest side, and that of pictures so small that JPEG would change them visibly.
 _LONGEST, _TINY = 640, 128
 _RUNTIME = re.compile(r"<tflite\.version>([\d.]+)</tflite\.version>")
@@ -132,7 +132,7 @@ def sample_pictures(
         data: as for `Run.source`.
 
     Returns:
-        PNG and JPEG files by their names.
+        Files by their names; PNG or JPEG, if they are of the run.
 
     Raises:
         UsageError: the bundle has neither a run nor samples, or the run's images are missing.
@@ -162,7 +162,7 @@ def sample_pictures(
 
 def _own_samples(folder: Path) -> dict[str, bytes]:
     paths = sorted((folder / _SAMPLES).glob("[!.]*"))
-    found = [path for path in paths if path.suffix in _SUFFIXES and path.is_file()]
+    found = [path for path in paths if path.suffix.lower() in _SUFFIXES and path.is_file()]
     if not found:
         raise UsageError(f"{folder} is not in the folder export of a run, and has no samples.")
     return {path.name: path.read_bytes() for path in found}

@@ -9,12 +9,16 @@ import dev.kerasvit.android.KerasVit
 import dev.kerasvit.android.classifyBlocking
 import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.Prediction
+import dev.kerasvit.core.StoredBundles
 import dev.kerasvit.core.readBundle
 import dev.kerasvit.core.verify
 import dev.kerasvit.engine.Backend
 import dev.kerasvit.engine.EngineOptions
 import dev.kerasvit.litert.CompiledModelEngines
+import java.io.File
 import kotlin.math.roundToInt
+import kotlinx.coroutines.Dispatchers
+import kotlinx.coroutines.withContext
 
 // What docs/own-app.md shows: here it is compiled. A Python test compares the two.
 
@@ -31,6 +35,12 @@ class FlowerAnalyzer(assets: AssetManager, private val show: (Prediction) -> Uni
     fun analyze(frame: ImageProxy) = frame.use { show(model.classifyBlocking(it).first()) }
 
     override fun close() = model.close()
+}
+
+suspend fun added(zip: File, context: Context): KerasVit {
+    val models = StoredBundles(File(context.filesDir, "models"))
+    val name = withContext(Dispatchers.IO) { models.add(zip, zip.name) }
+    return KerasVit.open(models.files(name))
 }
 
 fun check(assets: AssetManager): List<BackendVerdict> {
