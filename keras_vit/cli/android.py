@@ -1,4 +1,4 @@
-"""Puts exported bundles into the Android app, or sends them to it.
+"""Puts exported bundles into the Android app.
 
 The app is the folder android_demo of a clone of keras_vit; `make apk` in the clone builds it. Each
 bundle is checked first. Bundles, with pictures of their runs as samples, replace the digits in the

@@ -30,8 +30,8 @@ _OFFSETS = (0, 1, 2, 3, 4, 8, 64, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFFFFF0
 
 
 def _of(name: str) -> Files:
-    """The files of a bundle of the app."""
-    return {path.name: path.read_bytes() for path in sorted((_ASSETS / name).iterdir())}
+    """The files of a bundle of the app, without its samples."""
+    return {path.name: path.read_bytes() for path in sorted((_ASSETS / name).glob("*.*"))}
 
 
 def _bundle(home: Path) -> list[Files]:
