@@ -1,5 +1,12 @@
 package dev.kerasvit.core
 
+import dev.kerasvit.core.BundleProblem.BadZip
+import dev.kerasvit.core.BundleProblem.Corrupt
+import dev.kerasvit.core.BundleProblem.Missing
+import dev.kerasvit.core.BundleProblem.NoBundle
+import dev.kerasvit.core.BundleProblem.NoSpace
+import dev.kerasvit.core.BundleProblem.Several
+import dev.kerasvit.core.BundleProblem.WrongHash
 import java.io.ByteArrayOutputStream
 import java.io.File
 import java.util.zip.ZipEntry
@@ -36,7 +43,8 @@ class StoredBundlesTest {
     ).map { (place, name) ->
         dynamicTest("\"$place\"") {
             val others = listOf("${place}recipe.json", "__MACOSX/${place}._model.json")
-            assertEquals(name, add(others.associateWith { ByteArray(9) } + parts.mapKeys { place + it.key }))
+            val zipped = parts.mapKeys { place + it.key } + others.associateWith { ByteArray(9) }
+            assertEquals(name, add(zipped))
             assertEquals(listOf(name), stored.names())
             val kept = File(folder, name).walk().filter { it.isFile }.map { it.name }.toSet()
             assertEquals(parts.keys, kept)
@@ -70,46 +78,31 @@ class StoredBundlesTest {
 
     @TestFactory
     fun `what is no sound bundle is refused, and changes nothing`(): List<DynamicTest> = listOf(
-        "not a zip" to ByteArray(1000),
-        "nothing" to ByteArray(0),
-        "cut off" to zip(parts).let { it.copyOf(it.size - 30) },
-        "a damaged file" to damaged(),
-        "no bundle" to zip(mapOf("int8/model.tflite" to sampleModel)),
-        "several" to zip(parts.mapKeys { "a/" + it.key } + parts.mapKeys { "b/" + it.key }),
-        "without labels" to zip(parts - "labels.txt"),
-        "another model" to zip(parts + ("model.tflite" to ByteArray(100))),
-        "a bad golden.json" to zip(parts + ("golden.json" to "{}".toByteArray())),
-        "too many samples" to zip(parts + List(65) { "samples/$it.png" to ByteArray(1) }),
-        "a huge sample" to zip(parts + ("samples/a.png" to ByteArray((32 shl 20) + 1))),
-    ).map { (what, bytes) ->
+        Triple("not a zip", BadZip::class, ByteArray(1000)),
+        Triple("nothing", BadZip::class, ByteArray(0)),
+        Triple("cut off", BadZip::class, zip(parts).let { it.copyOf(it.size - 30) }),
+        Triple("a damaged file", BadZip::class, damaged()),
+        Triple("no bundle", NoBundle::class, zip(parts - "model.json")),
+        Triple("several", Several::class, zip(two)),
+        Triple("without labels", Missing::class, zip(parts - "labels.txt")),
+        Triple("another model", WrongHash::class, with("model.tflite", ByteArray(100))),
+        Triple("a bad golden.json", Corrupt::class, with("golden.json", "{}".toByteArray())),
+        Triple("too many samples", Corrupt::class, zip(parts + manySamples)),
+        Triple("a huge sample", Corrupt::class, with("samples/a.png", ByteArray(HUGE))),
+    ).map { (what, expected, bytes) ->
         dynamicTest(what) {
             add(parts)
             val problem = assertFailsWith<BundleException> { addBytes(bytes) }.problem
-            assertEquals(expected.getValue(what), problem.javaClass.simpleName, "$problem")
+            assertEquals(expected.java, problem.javaClass, "$problem")
             assertEquals(listOf("flowers-int8"), folder.list().orEmpty().toList())
             assertEquals(3, readBundle(stored.files("flowers-int8")).labels.size)
         }
     }
 
-    private val expected = mapOf(
-        "not a zip" to "BadZip",
-        "nothing" to "BadZip",
-        "cut off" to "BadZip",
-        "a damaged file" to "BadZip",
-        "no bundle" to "NoBundle",
-        "several" to "Several",
-        "without labels" to "Missing",
-        "another model" to "WrongHash",
-        "a bad golden.json" to "Corrupt",
-        "too many samples" to "Corrupt",
-        "a huge sample" to "Corrupt",
-    )
-
     @Test
     fun `the folders of several bundles are named`() {
-        val both = parts.mapKeys { "a/" + it.key } + parts.mapKeys { "x/b/" + it.key }
-        val problem = assertFailsWith<BundleException> { add(both) }.problem
-        assertEquals(listOf("a", "x/b"), assertIs<BundleProblem.Several>(problem).folders)
+        val problem = assertFailsWith<BundleException> { add(two) }.problem
+        assertEquals(listOf("a", "x/b"), assertIs<Several>(problem).folders)
     }
 
     @Test
@@ -118,7 +111,7 @@ class StoredBundlesTest {
         // The sizes of the last entry, in the directory at the zip's end and before its data.
         for (at in bytes.indices) if (bytes.startsAt(at, SIZE)) bytes[at + 1] = 0
         val problem = assertFailsWith<BundleException> { addBytes(bytes) }.problem
-        assertIs<BundleProblem.BadZip>(problem)
+        assertIs<BadZip>(problem)
     }
 
     @Test
@@ -129,7 +122,7 @@ class StoredBundlesTest {
         val zip = File(temporary, "a.zip").apply { writeBytes(zip(parts)) }
         val problem = assertFailsWith<BundleException> { unpackBundle(zip, full) }.problem
         val needed = parts.values.sumOf { it.size }.toLong()
-        assertEquals(BundleProblem.NoSpace(needed, 50), problem)
+        assertEquals(NoSpace(needed, 50), problem)
         assertEquals(0, full.list().orEmpty().size)
     }
 
@@ -142,6 +135,11 @@ class StoredBundlesTest {
         assertFalse(File(folder, ".unpacked").exists())
         assertTrue(File(folder, "flowers-int8").isDirectory)
     }
+
+    private val two = parts.mapKeys { "a/" + it.key } + parts.mapKeys { "x/b/" + it.key }
+    private val manySamples = List(65) { "samples/$it.png" to ByteArray(1) }
+
+    private fun with(file: String, bytes: ByteArray) = zip(parts + (file to bytes))
 
     // One bit of a sample, which nothing but the zip's own checksum tells.
     private fun damaged(): ByteArray {
@@ -159,6 +157,7 @@ class StoredBundlesTest {
     }
 }
 
+private const val HUGE = (32 shl 20) + 1
 private val SIZE = byteArrayOf(0xA0.toByte(), 0x86.toByte(), 1, 0) // 100,000
 
 private fun ByteArray.startsAt(at: Int, part: ByteArray): Boolean =
