@@ -101,6 +101,17 @@ class ReducerTest {
     }
 
     @Test
+    fun `a check ends where a zip is added, and its verdicts go with the model's files`() {
+        val checking = reduce(reduce(ready(), Event.Show(Screen.VERIFY)), Event.Verify)
+        val verdict = BackendVerdict(Backend.CPU, Outcome.Refused(EngineFailure.REFUSED, "no"))
+        val told = reduce(checking, Event.BackendVerified(checking.verification.run, verdict))
+        val adding = reduce(told, Event.AddZip("content://a"))
+        assertEquals(listOf(verdict) to false, adding.verification.run { verdicts to isRunning })
+        assertEquals(1, reduce(adding, Event.Remove("b")).verification.verdicts.size)
+        assertEquals(0, reduce(adding, Event.Remove("a")).verification.verdicts.size)
+    }
+
+    @Test
     fun `a saved choice is kept`() {
         val saved = Settings(model = "b", rival = "b", source = Source.Picture("content://1"))
         assertEquals(saved, listed(saved).settings)

@@ -19,7 +19,9 @@ private fun after(state: UiState, event: Event): UiState = when (event) {
     is Event.Search -> state.with { copy(query = event.query) }
     is Event.ShowSettings -> state.copy(areSettingsShown = event.areShown)
     is Event.OfferZip -> state.copy(dialog = Dialog.Offered(event.uri))
-    is Event.AddZip, is Event.Adding -> state.copy(dialog = Dialog.Adding)
+    is Event.AddZip -> // The one worker is wanted here.
+        state.copy(dialog = Dialog.Adding, verification = state.verification.stopped())
+    is Event.Adding -> state.copy(dialog = Dialog.Adding)
     is Event.LookForPushed -> state
     is Event.Added -> added(state, event.name)
     is Event.NotAdded -> state.copy(dialog = Dialog.NotAdded(event.problem))
@@ -31,8 +33,7 @@ private fun after(state: UiState, event: Event): UiState = when (event) {
     is Event.Retry -> state.copy(attempt = state.attempt + 1, sourceProblem = null)
     is Event.Verify ->
         state.copy(verification = state.verification.next(state.settings.model))
-    is Event.StopVerifying ->
-        state.copy(verification = state.verification.copy(isRunning = false))
+    is Event.StopVerifying -> state.copy(verification = state.verification.stopped())
     is Event.PermissionChanged -> permissionChanged(state, event.permission)
     is Event.CamerasFound -> camerasFound(state, event.cameras)
     is Event.CameraOpened -> state.copy(frame = event.frame)
@@ -155,10 +156,12 @@ private fun added(state: UiState, name: String): UiState {
     return chosen.changing(name).copy(dialog = null)
 }
 
-/** The model's files change: nothing may be computed with the old ones any more. */
+/** The model's files change: nothing may be computed with, or said of, the old ones any more. */
 private fun UiState.changing(name: String): UiState = copy(
     models = models?.map { if (it.name == name) Model(name) else it },
     attempt = attempt + 1,
+    verification =
+        if (verification.model == name) Verification(verification.run) else verification,
 )
 
 /** The model's own picture, where the chosen sample is another model's. */
@@ -196,6 +199,8 @@ private fun announcementOf(state: UiState, result: Result, atMillis: Long): Anno
     if (last != null && (label == last.label || isTooSoon)) return last
     return Announcement(label, best.probability, atMillis)
 }
+
+private fun Verification.stopped() = copy(isRunning = false)
 
 private fun Verification.next(model: String?) = Verification(run + 1, model, isRunning = true)
 
