@@ -41,6 +41,7 @@ class AddedModelsTest {
         phone.tap(R.string.models_add)
         answerPicker(uri)
         assertShown("flowers-int8", label = "flower 4")
+        assertEquals(10, thumbnails())
         phone.tap(phone.activity.getString(R.string.source_sample, "digit-7"))
         assertEquals(Source.Sample("digit-7.png"), phone.state.settings.source)
         phone.returnAfterEnd()
@@ -139,6 +140,7 @@ class AddedModelsTest {
         assertFalse(phone.shows(remove))
         phone.send(Event.Show(Screen.CLASSIFY))
         assertShown("digits-float16", label = "4")
+        assertEquals(10, thumbnails())
     }
 
     @Test
@@ -146,10 +148,13 @@ class AddedModelsTest {
         provide(zipped("flowers-int8"))
         phone.start()
         phone.send(Event.AddZip("$uri"))
-        provide(zipped("flowers-int8", label = "plant"))
+        provide(zipped("flowers-int8", label = "plant", without = "digit-0.png"))
         phone.send(Event.AddZip("$uri"))
         assertShown("flowers-int8", label = "plant 4")
         assertEquals(3, phone.state.models?.size)
+        assertEquals(9, thumbnails())
+        phone.send(Event.Remove("digits-float16")) // No other model loses what was decoded.
+        assertEquals(9, thumbnails())
     }
 
     @Test
@@ -169,6 +174,9 @@ class AddedModelsTest {
         assertEquals(model to label, answer.model to answer.rows[0].label)
         assertTrue(phone.shows(label))
     }
+
+    private fun thumbnails() =
+        checkNotNull(phone.state.pictured).samples.count { it.thumbnail != null }
 
     private fun provide(zip: File) = shadowOf(phone.app.contentResolver)
         .registerInputStreamSupplier(uri) { zip.inputStream() }

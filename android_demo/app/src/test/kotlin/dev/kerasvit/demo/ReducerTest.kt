@@ -73,7 +73,7 @@ class ReducerTest {
     fun `a sample that the model does not have is replaced by its own picture`() {
         val saved = listed(Settings(source = Source.Sample("a.png")))
         assertEquals(Source.Sample("a.png"), saved.settings.source, "nothing has been read")
-        val samples = listOf(Sample("a.png", null))
+        val samples = listOf(Sample("a.png"))
         var state = reduce(saved, Event.ModelRead(read("a").copy(samples = samples)))
         assertEquals(Source.Sample("a.png"), state.settings.source)
         state = reduce(state, Event.ModelRead(read("b")))

@@ -26,7 +26,7 @@ internal fun unpackBundle(zip: File, folder: File): String = try {
 }
 
 private fun unpack(zip: ZipFile, folder: File): String {
-    val parts = zip.entries().toList().mapNotNull(::partOf)
+    val parts = zip.entries().asSequence().mapNotNull(::partOf).toList()
     val places = parts.filter { it.file == MODEL_JSON }.map { it.place }.distinct()
     if (places.isEmpty()) throw BundleException(BundleProblem.NoBundle)
     val place = places.singleOrNull() ?: throw BundleException(BundleProblem.Several(places))
@@ -49,8 +49,8 @@ private fun partOf(entry: ZipEntry): Part? {
 }
 
 private fun checkSize(parts: List<Part>, folder: File) {
-    if (parts.size > MOST_PARTS) {
-        corrupt(SAMPLES, "expected at most ${MOST_PARTS - BUNDLE_FILES.size} pictures.")
+    if (parts.size > BUNDLE_FILES.size + MOST_SAMPLES) {
+        corrupt(SAMPLES, "expected at most $MOST_SAMPLES pictures.")
     }
     for (part in parts) {
         val isModel = part.file == MODEL
@@ -86,4 +86,4 @@ private fun write(zip: ZipFile, part: Part, folder: File) {
     }
 }
 
-private const val MOST_PARTS = 68
+private const val MOST_SAMPLES = 64

@@ -2,20 +2,15 @@ package dev.kerasvit.demo.screen
 
 import androidx.compose.foundation.layout.Column
 import androidx.compose.foundation.layout.fillMaxWidth
-import androidx.compose.foundation.layout.padding
 import androidx.compose.foundation.rememberScrollState
-import androidx.compose.foundation.text.selection.SelectionContainer
 import androidx.compose.foundation.verticalScroll
 import androidx.compose.material3.AlertDialog
 import androidx.compose.material3.LinearProgressIndicator
-import androidx.compose.material3.MaterialTheme
 import androidx.compose.material3.Text
 import androidx.compose.material3.TextButton
 import androidx.compose.runtime.Composable
 import androidx.compose.ui.Modifier
 import androidx.compose.ui.semantics.clearAndSetSemantics
-import androidx.compose.ui.text.font.FontFamily
-import androidx.compose.ui.unit.dp
 import dev.kerasvit.demo.R
 import dev.kerasvit.demo.state.Dialog
 import dev.kerasvit.demo.state.Event
@@ -79,14 +74,7 @@ private fun NotAdded(problem: Problem, close: () -> Unit) {
         text = {
             Column(Modifier.verticalScroll(rememberScrollState())) {
                 Text(text.body)
-                if (text.detail.isNotEmpty()) SelectionContainer {
-                    Text(
-                        text.detail,
-                        Modifier.padding(top = 8.dp),
-                        fontFamily = FontFamily.Monospace,
-                        style = MaterialTheme.typography.bodySmall,
-                    )
-                }
+                Detail(text.detail)
             }
         },
     )

@@ -49,19 +49,25 @@ internal fun ProblemCard(
                 Modifier.padding(top = 4.dp),
                 style = MaterialTheme.typography.bodyMedium,
             )
-            if (text.detail.isNotEmpty()) SelectionContainer {
-                Text(
-                    text.detail,
-                    Modifier.padding(top = 8.dp),
-                    fontFamily = FontFamily.Monospace,
-                    style = MaterialTheme.typography.bodySmall,
-                )
-            }
+            Detail(text.detail)
             text.action?.let { action ->
                 Button({ act(action) }, Modifier.padding(top = 12.dp)) {
                     Text(wording.text(action.label))
                 }
             }
         }
+    }
+}
+
+/** The technical words of a problem, if there are any, to be copied. */
+@Composable
+internal fun Detail(text: String) {
+    if (text.isNotEmpty()) SelectionContainer {
+        Text(
+            text,
+            Modifier.padding(top = 8.dp),
+            fontFamily = FontFamily.Monospace,
+            style = MaterialTheme.typography.bodySmall,
+        )
     }
 }

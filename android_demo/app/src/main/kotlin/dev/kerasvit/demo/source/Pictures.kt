@@ -17,7 +17,7 @@ class BitmapPreview(val bitmap: Bitmap) : Preview
 
 /** Reads pictures of the phone and of bundles. For the worker's thread. */
 class Pictures(private val resolver: ContentResolver) {
-    /** A bundle's samples, in alphabetical order. */
+    /** A bundle's samples with their thumbnails, in alphabetical order. */
     fun samples(files: BundleFiles): List<Sample> = files.samples().map { name ->
         val thumbnail = try {
             BitmapPreview(smaller(read(Source.Sample(name), files), THUMBNAIL_SIDE))

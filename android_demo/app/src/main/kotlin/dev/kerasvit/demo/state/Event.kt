@@ -77,6 +77,8 @@ sealed class Event {
 
     data class ModelRead(val model: Model) : Event()
 
+    data class SamplesRead(val model: String, val samples: List<Sample>) : Event()
+
     data class PictureRead(val source: Source, val preview: Preview) : Event()
 
     /** [isRival]: of the second model of "Compare". */

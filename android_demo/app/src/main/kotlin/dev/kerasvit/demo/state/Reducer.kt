@@ -40,9 +40,8 @@ private fun after(state: UiState, event: Event): UiState = when (event) {
     is Event.SourceFailed -> sourceFailed(state, event)
     is Event.Failed -> state.copy(sourceProblem = event.problem)
     is Event.ModelsListed -> modelsListed(state, event)
-    is Event.ModelRead -> state.copy(
-        models = state.models?.map { if (it.name == event.model.name) event.model else it },
-    )
+    is Event.ModelRead -> state.withModel(event.model.name) { event.model }
+    is Event.SamplesRead -> state.withModel(event.model) { it.copy(samples = event.samples) }
     is Event.PictureRead ->
         if (event.source != state.settings.source) state
         else state.copy(preview = event.preview, sourceProblem = null)
@@ -157,12 +156,14 @@ private fun added(state: UiState, name: String): UiState {
 }
 
 /** The model's files change: nothing may be computed with, or said of, the old ones any more. */
-private fun UiState.changing(name: String): UiState = copy(
-    models = models?.map { if (it.name == name) Model(name) else it },
+private fun UiState.changing(name: String): UiState = withModel(name) { Model(name) }.copy(
     attempt = attempt + 1,
     verification =
         if (verification.model == name) Verification(verification.run) else verification,
 )
+
+private fun UiState.withModel(name: String, change: (Model) -> Model): UiState =
+    copy(models = models?.map { if (it.name == name) change(it) else it })
 
 /** The model's own picture, where the chosen sample is another model's. */
 private fun UiState.withPicture(): UiState {

@@ -157,8 +157,8 @@ sealed class Dialog {
     data class Removing(val model: String) : Dialog()
 }
 
-/** A picture in a bundle; no [thumbnail] if it cannot be decoded. */
-data class Sample(val name: String, val thumbnail: Preview?)
+/** A picture in a bundle; no [thumbnail] before it was decoded, and if it cannot be. */
+data class Sample(val name: String, val thumbnail: Preview? = null)
 
 /** A picture to draw; its type belongs to the platform. */
 interface Preview

@@ -19,6 +19,7 @@ import dev.kerasvit.demo.state.Job
 import dev.kerasvit.demo.state.Model
 import dev.kerasvit.demo.state.Problem
 import dev.kerasvit.demo.state.Result
+import dev.kerasvit.demo.state.Sample
 import dev.kerasvit.demo.state.Source
 import dev.kerasvit.engine.EngineException
 import dev.kerasvit.engine.EngineFactory
@@ -51,6 +52,7 @@ class Workshop(
     private val newest = AtomicInteger()
     private val wantedCheck = AtomicInteger(NO_CHECK)
     private val rate = FrameRate()
+    private val decoded = HashMap<String, List<Sample>>()
     private var current: Job? = null // On the worker's thread; null while frames are not wanted.
     private var shownAtMillis = 0L
 
@@ -64,6 +66,19 @@ class Workshop(
         for (name in names) {
             publish(Event.ModelRead(readModel(name).copy(isAdded = name in removable)))
         }
+    }
+
+    // When they are first shown: of all models, this would delay the first answer.
+    private fun decodeSamples(name: String) {
+        if (name in decoded) return
+        val samples = pictures.samples(bundles.files(name))
+        decoded[name] = samples
+        publish(Event.SamplesRead(name, samples))
+    }
+
+    private fun forget(name: String) {
+        benches.forget(name)
+        decoded -= name
     }
 
     /** Adds the model in the zip of a content URI, if there is one. */
@@ -87,14 +102,14 @@ class Workshop(
         } catch (error: AddingException) {
             return Event.NotAdded(Problem.BadBundle(error.zip, error.problem))
         }
-        benches.forget(name)
+        forget(name)
         publish(Event.Added(name))
         listModels()
         return null
     }
 
     fun remove(name: String) = execute({ Event.Failed(it) }) {
-        benches.forget(name)
+        forget(name)
         added.remove(name)
         listModels()
     }
@@ -156,7 +171,8 @@ class Workshop(
     }
 
     private fun readModel(name: String): Model = try {
-        Model(name, benches.bundle(name), samples = pictures.samples(bundles.files(name)))
+        val samples = decoded[name] ?: bundles.files(name).samples().map { Sample(it) }
+        Model(name, benches.bundle(name), samples = samples)
     } catch (error: BundleException) {
         Model(name, problem = Problem.BadBundle(name, error.problem))
     } catch (error: Exception) {
@@ -169,6 +185,7 @@ class Workshop(
         current = null
         try {
             open(job)
+            decodeSamples(job.pictured)
             if (job.source is Source.Camera) {
                 for (bench in benches.opened) bench.forgetTimes()
                 rate.forget()
