@@ -90,7 +90,8 @@ private fun Headline(best: Prediction?, announcement: Announcement?, model: Stri
                     liveRegion = LiveRegionMode.Polite
                 }
             },
-            style = headline,
+            // Beside another answer there is half the room: most words would be broken.
+            style = if (model == null) headline else MaterialTheme.typography.titleLarge,
         )
         if (best != null) {
             Text(
