@@ -73,6 +73,9 @@ class Arguments(MeasuringOptions, _PrecisionOptions, ModelOptions):
     max_drop: float | None = option(None, check=_checks.not_negative)
     """Points of accuracy that a quantised file may lose, compared with Keras; default: 0.5, for
     int4 1.5."""
+    golden: Path | None = None
+    """The picture to store in golden.json: all who have a bundle can see it. Default: one of those
+    that are compared."""
 
     def __post_init__(self):
         super().__post_init__()

@@ -11,6 +11,7 @@ from typing import Any
 
 from keras_vit import _files, runs
 from keras_vit._errors import RefusedError, UsageError
+from keras_vit.data.images import read_picture
 from keras_vit.deploy.bundle.export_report import withdraw_report, write_report
 from keras_vit.deploy.bundle.writing import check_bundles, write_bundle
 from keras_vit.deploy.convert.quantize import for_runtime
@@ -149,6 +150,7 @@ def export_bundles(
     threads: Sequence[int] = (1, 2),
     labels: Sequence[str] | None = None,
     preprocessing: Preprocessing | None = None,
+    golden: str | os.PathLike | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Bundles:
     """Writes a bundle for each precision, and a card that compares them.
@@ -178,13 +180,16 @@ def export_bundles(
         labels: the classes' names, instead of the model's.
         preprocessing: how images become the model's input, instead of the model's. Only keras_vit
             models have a preprocessing.
+        golden: the picture to store in each golden.json, made smaller: all who have a bundle can
+            see it. None: one of the compared images.
         say: called with each line of progress.
 
     Raises:
         ParityError: a comparison with Keras' scores would prove nothing.
         UsageError: a precision is unknown, images that it needs are missing, the recipe is for
             another model, `folder` holds other files and no bundles, a folder that is not a bundle
-            would be replaced, or another process exports to `folder`; nothing is written.
+            would be replaced, the golden picture cannot be read, or another process exports to
+            `folder`; nothing is written.
     """
     options, folder = ExportOptions.among(locals()), Path(folder)
     _files.check_replaceable(folder, "export")
@@ -195,6 +200,7 @@ def export_bundles(
         model = of_run(model.path if isinstance(model, runs.Run) else model)
     if isinstance(model, TrainedModel) and representative_data is not None:
         raise UsageError("representative_data is for Keras models; a run has its own images.")
+    picture = None if golden is None else read_picture(Path(golden))
     bundles = Bundles(folder, {}, dict(_too_new(options)), {})
     kept = [each.quantize for each in options.precisions if each.name not in bundles.refused]
     if not kept:
@@ -205,6 +211,7 @@ def export_bundles(
     with _files.locked(folder):
         converter, samples = prepared(resolved, model, representative_data, options)
         del resolved, model  # a large model is not in memory when it is converted
+        picture = samples.picture if picture is None else picture
         for precision in options.precisions:
             try:
                 judged = judged_file_of(converter, samples, precision, options)
@@ -214,7 +221,7 @@ def export_bundles(
             if not bundles.written:
                 earlier = withdraw_report(folder)
             place = folder / precision.name
-            written = write_bundle(place, judged, samples.picture, max_drop)
+            written = write_bundle(place, judged, picture, max_drop)
             bundles.written[precision.name] = written
         if bundles.written and threads:
             say("measuring latency, memory and load time")

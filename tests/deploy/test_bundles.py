@@ -9,9 +9,11 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import keras_vit
 from keras_vit import UsageError, _files, deploy
+from keras_vit.deploy.bundle.description import read_golden
 from keras_vit.deploy.convert import converter
 from keras_vit.deploy.convert.float_layers import read_recipe
 from keras_vit.weights.hashing import weights_sha256
@@ -138,6 +140,7 @@ def test_mistakes_are_found_before_a_run_is_opened(tmp_path):
     ("options", "message"),
     [
         ({"quantize": ["none", "int-8"]}, "unknown quantize='int-8'; did you mean int8"),
+        ({"golden": "none.png"}, "none.png: there is no such file"),
         ({"labels": ["a", "b"]}, "expected 10 labels, one for each score. Received: 2 labels"),
         ({"labels": [*"abcdefghi", ""]}, "labels[9] is empty; name the class"),
         (
@@ -188,12 +191,16 @@ def test_a_keras_model_gets_bundles_and_a_card_in_one_call(sample, tmp_path):
     images = np.concatenate([sample.images, sample.converter.calibration])
     classes = np.asarray(sample.model(images, training=False)).argmax(-1)
     names = tuple("abcdefghij")
-    data, options = (images, classes), {"threads": (1,), "labels": names, "calibrate": 16}
-    found = deploy.export_bundles(sample.model, tmp_path, ["none", "int8"], data, 20, **options)
+    picture = np.random.default_rng(0).integers(0, 256, (9, 7, 3), np.uint8)
+    Image.fromarray(picture).save(golden := tmp_path / "golden.png")
+    options = {"threads": (1,), "labels": names, "calibrate": 16, "golden": golden}
+    data, folder = (images, classes), tmp_path / "export"
+    found = deploy.export_bundles(sample.model, folder, ["none", "int8"], data, 20, **options)
     assert (list(found.written), found.refused) == (["float32", "int8"], {})
-    assert files(tmp_path) == ["card.md", "float32", "int8", "plot.png", "table.json"]
+    assert (read_golden(folder / "int8")[0]["image"] == picture).all()
+    assert files(folder) == ["card.md", "float32", "int8", "plot.png", "table.json"]
     assert found.measured["int8"].latency[0].threads == 1
-    bundle = deploy.open_bundle(tmp_path / "int8")
+    bundle = deploy.open_bundle(folder / "int8")
     assert bundle.labels == names
     scores = bundle.predict(images)
     assert (scores.argmax(-1) == classes).mean() >= 0.9

@@ -36,7 +36,7 @@ def path(tmp_path):
 def test_the_keywords_of_an_export_are_its_options():
     functions = keras_vit.export_tflite, deploy.export_bundles
     keywords = {name for function in functions for name in inspect.signature(function).parameters}
-    own = {"model", "path", "folder", "representative_data", "threads"}  # used by the functions
+    own = {"model", "path", "folder", "golden", "representative_data", "threads"}  # used there
     assert keywords - own == {field.name for field in dataclasses.fields(ExportOptions)}
 
 
