@@ -50,7 +50,7 @@ def test_the_digits_are_those_that_the_demo_holds_out_with_the_scores_of_python(
     assert committed == made
     assert expected.keys() == actual.keys()
     for bundle in expected:
-        golden = json.loads((ASSETS / "bundles" / bundle / "golden.json").read_text())
+        golden = json.loads((tool["MODELS"] / bundle / "golden.json").read_text())
         before, now = (decoded(scores[bundle]) for scores in (expected, actual))
         assert np.abs(before - now).max() <= golden["tolerance"]["scores"]
         assert (before.argmax(-1) == now.argmax(-1)).all()

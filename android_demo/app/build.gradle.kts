@@ -46,7 +46,7 @@ android {
     // The runtime; the command-line build has another.
     sourceSets["main"].kotlin.directories.add("src/litert/kotlin")
 
-    // The bundles and samples that `keras-vit android` wrote replace the digits.
+    // The bundles and samples that `keras-vit android` wrote replace the app's.
     if (file("own").isDirectory) {
         sourceSets["main"].assets.directories.clear()
         sourceSets["main"].assets.directories.add("own")

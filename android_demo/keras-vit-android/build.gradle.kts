@@ -21,11 +21,16 @@ android {
 
 dependencies {
     api(project(":core"))
-    api(project(":litert"))
+    // JNA is an AAR here, with native libraries for Android.
+    api(project(":litert")) { exclude(module = "jna") }
     implementation(variantOf(libs.jna) { artifactType("aar") })
     implementation(libs.kotlinx.coroutines)
-    // The native library alone: Google's Kotlin classes bring permissions and Play's libraries.
-    implementation(libs.litert) { exclude(module = "litert-api") }
+    // The native library alone: Google's Kotlin classes bring permissions and Play's libraries. No
+    // other version: its C structures are read.
+    implementation(libs.litert) {
+        exclude(module = "litert-api")
+        version { strictly(libs.versions.litert.get()) }
+    }
     implementation(libs.litert.gpu) { exclude(module = "litert-api") }
     compileOnly(libs.camera.core)
 }

@@ -6,10 +6,8 @@ plugins {
 
 dependencies {
     api(project(":engine-api"))
-    // The app has JNA as an AAR, with native libraries for Android.
-    compileOnly(libs.jna)
+    implementation(libs.jna)
     testImplementation(project(":testing"))
-    testImplementation(libs.jna)
     testRuntimeOnly(libs.junit.launcher)
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import publish
 from commands import fail, require, run
 from maven import maven
-from project import DIGITS, ROOT, litert_folder, properties
+from project import ASSETS, ROOT, litert_folder, properties
 from results import Result
 
 _KINDS = (".jar", ".pom", "-sources.jar", "-javadoc.jar")
@@ -48,8 +48,8 @@ def _check(folder: Path) -> None:
 def _run(sample: Path, repository: Path) -> Result:
     """Runs the sample on the app's samples and compares with Python's answers."""
     expected = json.loads((ROOT / "app/src/test/resources/fixtures/samples.json").read_text())
-    bundle = DIGITS / "bundles" / expected["bundle"]
-    pictures = sorted(bundle.glob("samples/*.png"))
+    bundle = ASSETS / "bundles" / expected["bundle"]
+    pictures = sorted(bundle.glob("samples/*.jpg"))
     words = " ".join(map(str, (litert_folder(), bundle, *pictures)))
     text = run(
         *("mvn", "--batch-mode", "--quiet", f"-Dmaven.repo.local={repository}"),
@@ -58,7 +58,7 @@ def _run(sample: Path, repository: Path) -> Result:
         cwd=sample,
     )
     print(text, flush=True)
-    answers = re.findall(r"([\w-]+\.png): (\S+) \((\S+)\)$", text, re.MULTILINE)
+    answers = re.findall(r"(\w+\.jpg): (\S+) \((\S+)\)$", text, re.MULTILINE)
     right = sum(_is_right(expected["samples"][name], *answer) for name, *answer in answers)
     if "\nCPU: passed\n" not in text:
         fail("the sample's golden check did not pass on the CPU.")

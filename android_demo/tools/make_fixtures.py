@@ -5,8 +5,8 @@ Run with the project's environment; no trained run is needed:
     python android_demo/tools/make_fixtures.py
 
 The app's tests compare with these files, and `tests/test_android_fixtures.py` compares the files
-with what Python makes today, so that the app and Python cannot drift apart. Scores of the bundles
-in the app's assets depend a little on the processor and are compared with the bundles' tolerances.
+with what Python makes today, so that the app and Python cannot drift apart. Scores of models
+depend a little on the processor and are compared with the models' tolerances.
 The pixels of large images are not stored: `noise` makes them, in Python here and in Kotlin in the
 tests.
 """
@@ -45,7 +45,7 @@ _CORE = _DEMO / "core/src/test/resources/fixtures"
 _DIGITS = _DEMO / "testing/src/main/resources/fixtures"
 _APP = _DEMO / "app/src/test/resources/fixtures"
 _ASSETS = _DEMO / "app/src/main/assets"
-_BUNDLES = ("digits-int8", "digits-float16")
+MODELS = _DEMO / "testing/models"
 
 # Widths and heights: single pixels, odd sides, portrait, landscape, a camera's frame.
 _SIZES = [(1, 1), (1, 7), (9, 1), (13, 17), (24, 20), (31, 64), (64, 31), (97, 203), (640, 480)]
@@ -319,8 +319,8 @@ def digits_and_scores() -> dict[str, Any]:
     held_out = split_source(source).held_out
     pixels = np.stack([source.image(i) for i in held_out])  # (n, 8, 8, 3), grey
     scores = {}
-    for name in _BUNDLES:
-        bundle = open_bundle(_ASSETS / "bundles" / name)
+    for name in ("digits-int8", "digits-float16"):
+        bundle = open_bundle(MODELS / name)
         scores[name] = base64.b64encode(
             bundle.predict(keras_vit.preprocess(pixels, bundle)).astype("<f4").tobytes()
         ).decode()
@@ -335,7 +335,7 @@ def digits_and_scores() -> dict[str, Any]:
 
 def samples_and_probabilities() -> dict[str, Any]:
     """The most probable class of each sample picture, and its probability."""
-    name = "digits-float16"
+    name = "cifar10-float16"
     bundle = open_bundle(_ASSETS / "bundles" / name)
     samples = {}
     for picture in sorted((_ASSETS / "bundles" / name / "samples").iterdir()):

@@ -1,4 +1,4 @@
-"""Writes the samples of the app's bundles: a held-out digit of each class, as PNGs of 8 x 8 pixels.
+"""Writes the samples of the tests' models: a held-out digit of each class, as PNGs of 8 x 8 pixels.
 
 They are the very pixels that `keras-vit fit --data digits` held out, so that the app's scores can
 be compared with Python's. The app shows such tiny pictures enlarged, without blurring them.
@@ -13,7 +13,7 @@ from PIL import Image
 from keras_vit.data.sources import digits
 from keras_vit.data.split import split_source
 
-BUNDLES = Path(__file__).parents[1] / "app/src/main/assets/bundles"
+MODELS = Path(__file__).parents[1] / "testing/models"
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
         if target in written:
             continue
         written.add(target)
-        for bundle in sorted(BUNDLES.iterdir()):
+        for bundle in sorted(MODELS.iterdir()):
             path = bundle / "samples" / f"digit-{target}.png"
             path.parent.mkdir(exist_ok=True)
             Image.fromarray(source.image(index)).save(path, optimize=True)

@@ -10,9 +10,9 @@ BUILD = ROOT / "build"
 APK = BUILD / "keras-vit-demo.apk"
 AAB = BUILD / "keras-vit-demo.aab"
 MAIN = ROOT / "app/src/main"
-# The user's bundles and samples, which `keras-vit android` writes; the tests need the digits.
+# The user's bundles and samples, which `keras-vit android` writes.
 OWN = ROOT / "app/own"
-DIGITS = MAIN / "assets"
+ASSETS = MAIN / "assets"
 APP_TARGET = ROOT / "app/target"
 RUNTIME_JARS = APP_TARGET / "runtime"
 # The platform's classes (android-all): a link that tools/resources.py makes.
@@ -26,7 +26,7 @@ ABIS = ("arm64-v8a", "x86_64")
 
 def assets() -> Path:
     """The folder of the app's bundles and samples."""
-    return OWN if OWN.is_dir() else DIGITS
+    return OWN if OWN.is_dir() else ASSETS
 
 
 def litert_folder() -> Path | None:

@@ -18,7 +18,7 @@ import maven
 import start_test
 from commands import fail, require
 from packages import PACKAGES
-from project import DIGITS, assets, litert_folder
+from project import ASSETS, assets, litert_folder
 from results import Result
 
 SOAKS = {
@@ -35,8 +35,8 @@ def main() -> int:
     parser.add_argument("soak", nargs="?", choices=list(SOAKS), help="instead of the others")
     soak = parser.parse_args().soak
     require(*PACKAGES)
-    if assets() != DIGITS:
-        fail(f"the tests need the digits in the app; move {assets()} away, which has your models.")
+    if assets() != ASSETS:
+        fail(f"the tests need the app's own models; move {assets()} away, which has your models.")
     if litert_folder() is None:
         fail(
             "the tests need LiteRT: call `make android-test`, or set LITERT_FOLDER to a Python's"

@@ -1,8 +1,8 @@
 """Puts exported bundles into the Android app.
 
 The app is the folder android_demo of a clone of keras_vit; `make apk` in the clone builds it. Each
-bundle is checked first. Bundles, with pictures of their runs as samples, replace the digits in the
-app; they lie in android_demo/app/own, which git ignores. An app that is built takes them as zips
+bundle is checked first. Bundles, with pictures of their runs as samples, replace the app's own
+models; they lie in android_demo/app/own, which git ignores. An app that is built takes them as zips
 (--zip), also over the cable (--push).
 """
 
@@ -91,7 +91,7 @@ def _copy(arguments: Arguments, bundles: dict[str, Path]) -> None:
         print(f"  {each.name}  {about}{'  new' if each.name in bundles else ''}")
     if removed:
         print(f"removed: {', '.join(each.name for each in removed)}")
-    print(f"\nThey replace the digits in the app; to have the digits back, remove {folder.parent}.")
+    print(f"\nThey replace the app's own models; to have these back, remove {folder.parent}.")
     print("Build the app with `make apk`, or open the project in Android Studio.")
 
 

@@ -73,7 +73,7 @@ class Golden(Struct):
 
 
 class Cold(Struct):
-    """A new process: loading the model, then its first run. The file had just been hashed."""
+    """A new process: loading, which on LiteRT 2 runs the model, then a run. The file was hashed."""
 
     load_ms: _Milliseconds
     first_ms: _Milliseconds

@@ -202,14 +202,15 @@ def folder(tmp_path, trained_run, shared_folder, randomised, publish, monkeypatc
         spec = VARIANTS[entry.model]
         publish(keras_vit.ViT(spec, entry.num_classes, entry.image_size), entry)
     _write_cifar(tmp_path / "cifar", rng)
-    for run in ("demo", "flowers", "small", "cifar10", "digits"):
+    for run in ("demo", "flowers", "small", "cifar10", "cifar10-camera", "digits"):
         shutil.copytree(trained_run.path, tmp_path / "runs" / run)
     for data in (
         "photos", "pictures", "more_photos", "pets", "photographs/fruit", "photographs/small",
         "flower_photos/train", "flower_photos/val", "flower_photos/test",
     ):  # fmt: skip
         shutil.copytree(shared_folder, tmp_path / data)
-    shutil.copyfile(next(shared_folder.glob("*/*.jpg")), tmp_path / "photo.jpg")
+    for name in ("photo.jpg", "horse.jpg"):
+        shutil.copyfile(next(shared_folder.glob("*/*.jpg")), tmp_path / name)
     (tmp_path / "android_demo/app/src/main").mkdir(parents=True)
     (tmp_path / "android_demo/app/src/main/AndroidManifest.xml").touch()
     return tmp_path

@@ -15,7 +15,7 @@ from PIL import Image
 from keras_vit import data, runs
 from keras_vit.data import sources
 
-BUNDLE = Path(__file__).parents[2] / "android_demo/app/src/main/assets/bundles/digits-int8"
+BUNDLE = Path(__file__).parents[2] / "android_demo/testing/models/digits-int8"
 DAMAGED = (b"", b"\0" * 100, b"PK\x05\x06" + bytes(18), b"\xff\xfe\n", b"a\rb\nc\x1b[2J\n")
 QUICK = ("--image-size", "16", "--duration", "2 steps", "--batch-size", "4", "--no-jit")
 JSON = ("spec.json", "recipe.json", "split.json")

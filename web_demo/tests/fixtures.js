@@ -12,7 +12,7 @@ export function fixture(name) {
 
 /** model.json and golden.json of a bundle of trained digits. */
 export function digits(precision) {
-  const folder = new URL(`app/src/main/assets/bundles/digits-${precision}/`, DEMO);
+  const folder = new URL(`testing/models/digits-${precision}/`, DEMO);
   return ["model.json", "golden.json"].map((file) => readJson(new URL(file, folder)));
 }
 

@@ -85,7 +85,7 @@ def _write_pictures(folder: Path) -> None:
         scene.save(folder / f"turned-{orientation}.jpg", quality=90, exif=exif)
         scene.save(folder / f"turned-{orientation}.png", exif=exif)
         scene.save(folder / f"turned-{orientation}.webp", lossless=True, exif=exif)
-    digits = PAGE.parent / "android_demo/app/src/main/assets/bundles/digits-int8"
+    digits = PAGE.parent / "android_demo/testing/models/digits-int8"
     for sample in sorted((digits / "samples").iterdir()):
         (folder / sample.name).write_bytes(sample.read_bytes())
 

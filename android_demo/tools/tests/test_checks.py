@@ -19,7 +19,7 @@ from commands import run
 from dex_file import DexFile
 from project import APK
 
-MODEL = "assets/bundles/digits-int8/model.tflite"
+MODEL = "assets/bundles/cifar10-int8/model.tflite"
 LIBRARY = "lib/arm64-v8a/libtensorflowlite_jni.so"
 OTHER_LIBRARY = "lib/x86_64/libtensorflowlite_jni.so"
 Check = Callable[[checks.Apk], object]
@@ -60,7 +60,7 @@ class ChecksTest(unittest.TestCase):
         self.assertIn("sha256", self.bad(checks.models, path)[0])
 
     def test_an_incomplete_bundle_is_found(self) -> None:
-        path = self.broken(without="assets/bundles/digits-int8/labels.txt")
+        path = self.broken(without="assets/bundles/cifar10-int8/labels.txt")
         self.assertIn("labels.txt", self.bad(checks.models, path)[0])
 
     def test_an_apk_without_models_is_found(self) -> None:

@@ -49,10 +49,10 @@ class ProgressTest(unittest.TestCase):
         problems = ["[WARNING] a cast is redundant", "[ERROR] the disk is full"]
         self.assertEqual(["  module 2 of 5: core", *problems], lines)
 
-    def test_the_users_models_replace_the_digits(self) -> None:
+    def test_the_users_models_replace_the_apps(self) -> None:
         own = self.folder / "own"
         with mock.patch.object(project, "OWN", own):
-            self.assertEqual(project.DIGITS, project.assets())
+            self.assertEqual(project.ASSETS, project.assets())
             own.mkdir()
             self.assertEqual(own, project.assets())
 

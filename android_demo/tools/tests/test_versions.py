@@ -21,7 +21,8 @@ CATALOGUE = (ROOT / "gradle/libs.versions.toml").read_text()
 LOCK = ROOT.parent / "requirements.lock"
 APP_SCRIPT = (ROOT / "app/build.gradle.kts").read_text()
 LISTS = (ROOT / "androidx/aars.txt", ROOT / "androidx-test/aars.txt")
-SCRIPTS = [path.read_text() for path in ROOT.glob("**/build.gradle.kts")]
+SCRIPT = "build.gradle.kts"
+SCRIPTS = [path.read_text() for path in ROOT.glob(f"**/{SCRIPT}")]
 # The catalogue's name of each version that pom.xml has too.
 SHARED = {
     "kotlin": "kotlin.version",
@@ -69,6 +70,10 @@ class VersionsTest(unittest.TestCase):
     def test_the_tests_run_the_litert_of_gradle(self) -> None:
         pinned = re.search(r"^ai-edge-litert==(\S+)", LOCK.read_text(), re.MULTILINE)
         self.assertEqual(pinned[1], versions()["litert"])
+        library = ROOT / "keras-vit-android"
+        self.assertIn("strictly(libs.versions.litert.get())", (library / SCRIPT).read_text())
+        engines = library / "src/main/kotlin/dev/kerasvit/android/LiteRtEngines.kt"
+        self.assertIn(f'LITERT: String = "LiteRT {pinned[1]}"', engines.read_text())
 
     def test_gradle_itself_is_checked_before_it_runs(self) -> None:
         lines = (ROOT / "gradle/wrapper/gradle-wrapper.properties").read_text().splitlines()

@@ -1,7 +1,7 @@
 """Puts bundles, with held-out pictures of their runs as samples, into the Android app or zips.
 
-In the app they are its own assets, in a folder that git ignores; without it, the app has the
-digits. A zip is sent to a phone, whose app opens it.
+In the app they are its own assets, in a folder that git ignores; without it, the app has its
+own models. A zip is sent to a phone, whose app opens it.
 """
 
 from __future__ import annotations

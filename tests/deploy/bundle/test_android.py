@@ -218,7 +218,7 @@ def test_the_command_lists_what_the_app_has_and_removes_only_bundles(invoke, bun
     arguments = (COMMAND, "--app", app, "--samples", "0", "--bundle")
     code, out, error = invoke(*arguments, bundle / "model.tflite", cwd=tmp_path)
     assert (code, error) == (0, "")
-    assert f"to have the digits back, remove {app / 'app/own'}." in out
+    assert f"to have these back, remove {app / 'app/own'}." in out
     lines = [line.split() for line in out.splitlines() if line.startswith("  ")]
     assert [(line[0], line[-1]) for line in lines] == [
         ("flowers-float32", "new"),

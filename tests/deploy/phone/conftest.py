@@ -84,9 +84,9 @@ def phone(tmp_path, monkeypatch):
 
 @pytest.fixture
 def bundle(tmp_path):
-    """A bundle of the app, as an export leaves it."""
-    assets = ROOT / "android_demo/app/src/main/assets/bundles/digits-int8"
-    return shutil.copytree(assets, tmp_path / "runs/digits/export/int8")
+    """A bundle of digits, as an export leaves it."""
+    digits = ROOT / "android_demo/testing/models/digits-int8"
+    return shutil.copytree(digits, tmp_path / "runs/digits/export/int8")
 
 
 @pytest.fixture

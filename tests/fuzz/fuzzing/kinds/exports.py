@@ -24,14 +24,14 @@ from keras_vit.tflite.phone_records import measured_on_phones
 from keras_vit.tflite.runtimes import check_runtime, runtime_floor, versions
 
 _ROOT = Path(__file__).parents[4]
-_ASSETS = _ROOT / "android_demo/app/src/main/assets/bundles"
+_MODELS = _ROOT / "android_demo/testing/models"
 _PHONE = _ROOT / "tests/fixtures/phone/record.json"
 _OFFSETS = (0, 1, 2, 3, 4, 8, 64, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFFFFF0)
 
 
 def _of(name: str) -> Files:
-    """The files of a bundle of the app, without its samples."""
-    return {path.name: path.read_bytes() for path in sorted((_ASSETS / name).glob("*.*"))}
+    """The files of a bundle of digits, without its samples."""
+    return {path.name: path.read_bytes() for path in sorted((_MODELS / name).glob("*.*"))}
 
 
 def _bundle(home: Path) -> list[Files]:

@@ -1,6 +1,7 @@
 package dev.kerasvit.demo
 
 import android.content.Context
+import dev.kerasvit.android.LITERT
 import dev.kerasvit.android.liteRtEngines
 import dev.kerasvit.engine.EngineFactory
 import dev.kerasvit.litert.CompiledModelEngines
@@ -11,4 +12,4 @@ fun enginesOf(context: Context): EngineFactory = liteRtEngines(context)
 
 /** The same outside an app. */
 fun enginesOf(libraries: File, cache: File): EngineFactory =
-    CompiledModelEngines(vendors = libraries, cache = cache.apply { mkdirs() })
+    CompiledModelEngines(vendors = libraries, cache = cache.apply { mkdirs() }, runtime = LITERT)

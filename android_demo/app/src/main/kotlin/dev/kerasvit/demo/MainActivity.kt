@@ -151,8 +151,9 @@ class MainActivity : ComponentActivity(), Host {
     override fun Camera(modifier: Modifier) =
         CameraView(modifier, camera::onSurface, camera::onSurfaceGone)
 
-    /** A picture or a zip that another app gives to this one. */
+    /** A picture or a zip that another app gives to this one, once: not again with recent apps. */
     private fun take(intent: Intent) {
+        if (intent.flags and Intent.FLAG_ACTIVITY_LAUNCHED_FROM_HISTORY != 0) return
         sharedPicture(intent)?.let {
             store.send(Event.ShowShared(Source.Picture(it.toString(), isLasting = false)))
         }

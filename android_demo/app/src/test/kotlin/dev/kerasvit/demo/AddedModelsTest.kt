@@ -52,17 +52,16 @@ class AddedModelsTest {
     @Test
     fun `what another app gives is added only if the user wants it`() {
         provide(zipped("flowers-int8"))
-        phone.start()
         for (intent in listOf(sending(uri), opening(uri))) {
-            phone.controller.newIntent(intent)
-            phone.settle()
-            assertEquals(Dialog.Offered("$uri"), phone.state.dialog)
-            phone.tap(R.string.cancel)
-            assertNull(phone.state.dialog)
-            assertEquals(2, phone.state.models?.size)
+            for (give in listOf(::startWith, ::giveToRunning)) {
+                give(intent)
+                assertEquals(Dialog.Offered("$uri"), phone.state.dialog)
+                phone.tap(R.string.cancel)
+                assertNull(phone.state.dialog)
+                assertEquals(2, phone.state.models?.size)
+            }
         }
-        phone.controller.newIntent(sending(uri))
-        phone.settle()
+        giveToRunning(sending(uri))
         phone.tap(R.string.zip_add)
         assertShown("flowers-int8", label = "flower 4")
     }
@@ -194,9 +193,18 @@ class AddedModelsTest {
     private fun opening(uri: Uri) =
         Intent(Intent.ACTION_VIEW).setDataAndType(uri, "application/zip")
 
+    private fun startWith(intent: Intent) {
+        phone.start(intent = intent)
+    }
+
+    private fun giveToRunning(intent: Intent) {
+        phone.controller.newIntent(intent)
+        phone.settle()
+    }
+
     /** The model of digits, zipped as a folder, with labels such as "flower 4". */
     private fun zipped(name: String, label: String = "flower", without: String? = null): File {
-        val bundle = File("src/main/assets/bundles/digits-int8")
+        val bundle = File("../testing/models/digits-int8")
         val zip = folder.newFile()
         ZipOutputStream(zip.outputStream()).use { out ->
             for (file in bundle.walk().filter { it.isFile && it.name != without }) {

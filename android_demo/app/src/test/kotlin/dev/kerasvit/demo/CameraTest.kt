@@ -12,6 +12,7 @@ import android.util.Size
 import android.view.Display
 import android.view.Surface
 import android.view.TextureView
+import androidx.compose.ui.test.onNodeWithContentDescription
 import dev.kerasvit.core.Clock
 import dev.kerasvit.core.RgbImage
 import dev.kerasvit.demo.source.Lens
@@ -242,6 +243,9 @@ class CameraTest {
         assertTrue(phone.shows(answer.rows[0].label))
         val reader = FakeImageReader.newest
         phone.screenshot("camera_light")
+        val name = phone.activity.getString(R.string.camera_shown)
+        val shown = phone.rule.onNodeWithContentDescription(name).fetchSemanticsNode()
+        assertEquals(phone.activity.window.decorView.width, shown.size.width)
         phone.tap(R.string.camera_flip)
         assertEquals(Source.Camera(Facing.FRONT), phone.state.settings.source)
         assertTrue(reader.isClosed)

@@ -64,7 +64,7 @@ class CropTest {
 
     /** A digit of 100 x 100 in the middle of a grey wall, 400 x 200. */
     private fun picture(): Bitmap {
-        val samples = "src/main/assets/bundles/digits-int8/samples"
+        val samples = "../testing/models/digits-int8/samples"
         val digit = BitmapFactory.decodeFile("$samples/digit-2.png")
         val wall = Bitmap.createBitmap(400, 200, Bitmap.Config.ARGB_8888)
         val canvas = Canvas(wall)

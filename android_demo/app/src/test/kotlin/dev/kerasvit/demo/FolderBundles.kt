@@ -15,6 +15,6 @@ class FolderBundles(private val folder: File) : Bundles {
 /** A copy of one of the app's own bundles. */
 fun copyOfBundle(folder: File, name: String = "digits-int8"): File {
     val copy = File(folder, name)
-    File("src/main/assets/bundles/$name").copyRecursively(copy)
+    File("../testing/models/$name").copyRecursively(copy)
     return copy
 }

@@ -47,8 +47,7 @@ class FormsTest {
     private fun onEveryLook(form: String, qualifiers: String, fontScale: Float = 1f) {
         RuntimeEnvironment.setQualifiers(qualifiers)
         RuntimeEnvironment.setFontScale(fontScale)
-        refuseGpu()
-        phone.start()
+        startWithoutGpu()
         healthy = checkNotNull(phone.state.models)
         val sheet = mutableListOf<Pair<String, Bitmap>>()
         for (look in looks) show(look) {
@@ -91,8 +90,7 @@ class FormsTest {
 
     @Test
     fun `pictures of the first screen`() {
-        refuseGpu()
-        phone.start()
+        startWithoutGpu()
         phone.screenshot("classify_light")
         phone.pullSheet()
         phone.screenshot("classify_details")
@@ -108,8 +106,7 @@ class FormsTest {
 
     @Test
     fun `pictures of the other screens`() {
-        refuseGpu()
-        phone.start()
+        startWithoutGpu()
         phone.send(Event.Show(Screen.COMPARE))
         picture("compare_light", "+notnight")
         picture("compare_dark", "+night")
@@ -152,9 +149,10 @@ class FormsTest {
         phone.screenshot(name)
     }
 
-    private fun refuseGpu() {
+    private fun startWithoutGpu() {
         val reason = "Following operations are not supported by GPU delegate: BATCH_MATMUL"
         phone.app.testEngines = RefusingEngines(Backend.GPU, EngineFailure.REFUSED, reason)
+        phone.withAppModels().start()
     }
 }
 

@@ -1,6 +1,7 @@
 package dev.kerasvit.demo
 
 import android.graphics.Bitmap
+import android.graphics.BitmapFactory
 import android.graphics.ImageFormat
 import android.graphics.Rect
 import android.net.Uri
@@ -39,6 +40,8 @@ import org.junit.Rule
 import org.junit.Test
 import org.junit.rules.TemporaryFolder
 import org.junit.runner.RunWith
+import org.mockito.Mockito.mock
+import org.mockito.Mockito.`when`
 import org.robolectric.RobolectricTestRunner
 import org.robolectric.RuntimeEnvironment
 import org.robolectric.Shadows.shadowOf
@@ -65,7 +68,7 @@ class KerasVitTest {
         // The sensor lies on its side: its left is what should be on top.
         val turned = cameraFrame(8, 8) { x, y -> image.level(7 - y, x) }
         assertEquals(expected, model.classifyBlocking(turned, rotationDegrees = 90))
-        assertEquals(expected, model.classifyBlocking(Proxy(image)))
+        assertEquals(expected, model.classifyBlocking(proxy(image)))
     }
 
     @Test
@@ -75,7 +78,7 @@ class KerasVitTest {
             digits.images.take(20).map { async { model.classify(bitmap(it)) } }.awaitAll()
         }
         assertEquals(alone, together)
-        val frames = runBlocking { digits.images.take(20).map { model.classify(Proxy(it)) } }
+        val frames = runBlocking { digits.images.take(20).map { model.classify(proxy(it)) } }
         assertEquals(alone, frames)
     }
 
@@ -118,7 +121,7 @@ class KerasVitTest {
         assertIs<BundleProblem.WrongHash>(damaged.problem)
         val refused = assertFailsWith<EngineException> {
             KerasVit.openBlocking(
-                FolderFiles(File(BUNDLES, "digits-int8")),
+                FolderFiles(File(MODELS, "digits-int8")),
                 EngineOptions(Backend.GPU, 1),
                 engines = jvmEngines(),
             )
@@ -133,7 +136,7 @@ class KerasVitTest {
         val engines = CountedEngines()
         runBlocking {
             val opening = launch(Dispatchers.Default, CoroutineStart.LAZY) {
-                KerasVit.open(FolderFiles(File(BUNDLES, "digits-int8")), engines = engines)
+                KerasVit.open(FolderFiles(File(MODELS, "digits-int8")), engines = engines)
             }
             engines.whenMade = { opening.cancel() }
             opening.start()
@@ -147,9 +150,11 @@ class KerasVitTest {
     @Test
     fun `the app's assets hold bundles`() {
         val assets = RuntimeEnvironment.getApplication().assets
-        KerasVit.openBlocking(assets, "digits-int8").use {
-            assertEquals("${digits.targets[0]}", it.classifyBlocking(bitmap(image)).first().label)
-            assertEquals(185, it.engine.taken)
+        KerasVit.openBlocking(assets, "cifar10-int8").use {
+            val file = "bundles/cifar10-int8/samples/moose.jpg"
+            val moose = assets.open(file).use(BitmapFactory::decodeStream)
+            assertEquals("deer", it.classifyBlocking(moose).first().label)
+            assertEquals(130, it.engine.taken)
         }
         val absent = assertFailsWith<BundleException> { KerasVit.openBlocking(assets, "flowers") }
         assertEquals(BundleProblem.Missing("model.json"), absent.problem)
@@ -160,12 +165,13 @@ class KerasVitTest {
         val context = RuntimeEnvironment.getApplication()
         val engines = liteRtEngines(context)
         assertEquals(Backend.values().toList(), engines.backends)
+        assertEquals("LiteRT 2.3.0", engines.runtime)
         assertEquals(listOf("litert"), context.codeCacheDir.list().orEmpty().toList())
-        KerasVit.openBlocking(AssetFiles(context.assets, "digits-int8"), engines = engines).close()
+        KerasVit.openBlocking(AssetFiles(context.assets, "cifar10-int8"), engines = engines).close()
     }
 
     private fun open(name: String): KerasVit =
-        KerasVit.openBlocking(FolderFiles(File(BUNDLES, name)), engines = jvmEngines())
+        KerasVit.openBlocking(FolderFiles(File(MODELS, name)), engines = jvmEngines())
 
     private fun withModel(test: (KerasVit) -> Unit) = open("digits-float16").use(test)
 
@@ -209,26 +215,29 @@ private fun rgb(image: RgbImage): ByteBuffer {
 private fun RgbImage.level(x: Int, y: Int): Int = bytes[(y * width + x) * 3].toInt() and 0xFF
 
 /** A frame of CameraX, turned by 180 degrees, of which the picture is a part. */
-private class Proxy(image: RgbImage) : ImageProxy {
-    private val frame = cameraFrame(12, 10) { x, y ->
+private fun proxy(image: RgbImage): ImageProxy {
+    val frame = cameraFrame(12, 10) { x, y ->
         if (x in 3..10 && y in 1..8) image.level(10 - x, 8 - y) else 255
     }
-    override val format = ImageFormat.YUV_420_888
-    override val width = 12
-    override val height = 10
-    override val cropRect = Rect(3, 1, 11, 9)
-    override val planes = frame.planes.map { plane ->
-        object : ImageProxy.PlaneProxy {
-            override val rowStride = plane.rowStride
-            override val pixelStride = plane.pixelStride
-            override val buffer = plane.buffer
-        } as ImageProxy.PlaneProxy
-    }.toTypedArray()
-    override val imageInfo = object : ImageInfo {
-        override val rotationDegrees = 180
+    val planes = frame.planes.map { plane ->
+        // These are mocks, too: no calls of theirs inside of the others.
+        val (row, pixel, bytes) = Triple(plane.rowStride, plane.pixelStride, plane.buffer)
+        mock(ImageProxy.PlaneProxy::class.java).also {
+            `when`(it.rowStride).thenReturn(row)
+            `when`(it.pixelStride).thenReturn(pixel)
+            `when`(it.buffer).thenReturn(bytes)
+        }
     }
-
-    override fun close() = Unit
+    val info = mock(ImageInfo::class.java)
+    `when`(info.rotationDegrees).thenReturn(180)
+    return mock(ImageProxy::class.java).also {
+        `when`(it.format).thenReturn(ImageFormat.YUV_420_888)
+        `when`(it.width).thenReturn(12)
+        `when`(it.height).thenReturn(10)
+        `when`(it.cropRect).thenReturn(Rect(3, 1, 11, 9))
+        `when`(it.planes).thenReturn(planes.toTypedArray())
+        `when`(it.imageInfo).thenReturn(info)
+    }
 }
 
-private const val BUNDLES = "src/main/assets/bundles"
+private const val MODELS = "../testing/models"

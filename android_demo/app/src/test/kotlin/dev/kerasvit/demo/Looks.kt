@@ -39,7 +39,7 @@ private val PICTURED = setOf(
 val looks: List<Look> = listOf(
     Look("answer") { emptyList() },
     Look("not sure") { listOf(Event.ChooseThreshold(100)) },
-    Look("working", isBusy = true) { listOf(Event.ChooseSource(Source.Sample("digit-3.png"))) },
+    Look("working", isBusy = true) { listOf(Event.ChooseSource(Source.Sample("dog.jpg"))) },
     Look("settings") { listOf(Event.ShowSettings(true)) },
     Look("camera") { camera(Permission.GRANTED) + Event.CameraOpened(FrameSize(480, 640)) },
     Look("permission refused") { camera(Permission.REFUSED) },
@@ -59,7 +59,7 @@ val looks: List<Look> = listOf(
     Look("models") { listOf(Event.PickModel(rival = false)) },
     Look("models, one damaged") { listOf(damaged, Event.PickModel(rival = false)) },
     Look("models, one being read") {
-        listOf(Event.ModelRead(Model("digits-int8")), Event.PickModel(rival = false))
+        listOf(Event.ModelRead(Model("cifar10-int8")), Event.PickModel(rival = false))
     },
     Look("models, one added") {
         listOf(Event.ModelRead(it.models!![1].copy(isAdded = true)), Event.PickModel(rival = false))
@@ -70,7 +70,7 @@ val looks: List<Look> = listOf(
         val problem = BundleProblem.Corrupt("model.json", "expected a JSON object.")
         listOf(Event.NotAdded(Problem.BadBundle("flowers-int8.zip", problem)))
     },
-    Look("model to be removed") { listOf(Event.AskToRemove("digits-int8")) },
+    Look("model to be removed") { listOf(Event.AskToRemove("cifar10-int8")) },
 ) + allProblems.filterNot { it is Problem.PermissionRefused }.map { problem ->
     Look(nameOf(problem), isPictured = nameOf(problem) in PICTURED) {
         listOf(Event.SourceFailed(Source.Golden, problem))
@@ -79,8 +79,8 @@ val looks: List<Look> = listOf(
 
 private val damaged = Event.ModelRead(
     Model(
-        "digits-int8",
-        problem = Problem.BadBundle("digits-int8", BundleProblem.Missing("labels.txt")),
+        "cifar10-int8",
+        problem = Problem.BadBundle("cifar10-int8", BundleProblem.Missing("labels.txt")),
     ),
 )
 

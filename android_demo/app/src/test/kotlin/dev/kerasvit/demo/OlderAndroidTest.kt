@@ -24,10 +24,10 @@ class OlderAndroidTest {
 
     @Test
     fun `models are read from the assets, and pictures classified`() {
-        phone.start()
-        assertEquals("4", assertIs<Result.Answer>(phone.state.result).rows[0].label)
-        phone.tap(phone.activity.getString(R.string.source_sample, "digit-2"))
-        assertEquals("2", assertIs<Result.Answer>(phone.state.result).rows[0].label)
+        phone.withAppModels().start()
+        assertEquals("horse", assertIs<Result.Answer>(phone.state.result).rows[0].label)
+        phone.tap(phone.activity.getString(R.string.source_sample, "moose"))
+        assertEquals("deer", assertIs<Result.Answer>(phone.state.result).rows[0].label)
         assertTrue(phone.shows(R.string.run_title))
         if (Build.VERSION.SDK_INT == Build.VERSION_CODES.O) phone.screenshot("classify_android_8")
     }

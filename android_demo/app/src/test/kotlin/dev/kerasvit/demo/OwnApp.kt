@@ -3,10 +3,12 @@ package dev.kerasvit.demo
 import android.content.Context
 import android.content.res.AssetManager
 import android.graphics.Bitmap
+import androidx.camera.core.ImageAnalysis
 import androidx.camera.core.ImageProxy
 import dev.kerasvit.android.AssetFiles
 import dev.kerasvit.android.KerasVit
 import dev.kerasvit.android.classifyBlocking
+import dev.kerasvit.android.liteRtEngines
 import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.Prediction
 import dev.kerasvit.core.StoredBundles
@@ -28,13 +30,16 @@ suspend fun flowerOn(photo: Bitmap, context: Context): String =
         "${best.label}: ${(100 * best.probability).roundToInt()}%"
     }
 
-class FlowerAnalyzer(assets: AssetManager, private val show: (Prediction) -> Unit) : AutoCloseable {
-    private val options = EngineOptions(Backend.GPU, threads = 1)
-    private val model = KerasVit.openBlocking(assets, "flowers-float16", options)
+suspend fun flowerAnalyzer(context: Context, show: (Prediction) -> Unit): FlowerAnalyzer {
+    val files = AssetFiles(context.assets, "flowers-float16")
+    val options = EngineOptions(Backend.GPU, threads = 1)
+    return FlowerAnalyzer(KerasVit.open(files, options, engines = liteRtEngines(context)), show)
+}
 
-    fun analyze(frame: ImageProxy) = frame.use { show(model.classifyBlocking(it).first()) }
-
-    override fun close() = model.close()
+class FlowerAnalyzer(val model: KerasVit, private val show: (Prediction) -> Unit) :
+    ImageAnalysis.Analyzer {
+    override fun analyze(frame: ImageProxy) =
+        frame.use { show(model.classifyBlocking(it).first()) }
 }
 
 suspend fun added(zip: File, context: Context): KerasVit {

@@ -1,6 +1,7 @@
 package dev.kerasvit.demo
 
 import android.app.ActivityOptions
+import android.content.Intent
 import android.graphics.Bitmap
 import android.graphics.Canvas
 import android.graphics.Insets
@@ -21,6 +22,7 @@ import androidx.compose.ui.test.hasSetTextAction
 import androidx.compose.ui.test.junit4.ComposeTestRule
 import androidx.compose.ui.test.junit4.v2.createEmptyComposeRule
 import androidx.compose.ui.test.performTextReplacement
+import dev.kerasvit.demo.source.AssetBundles
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Settings
 import dev.kerasvit.demo.state.UiState
@@ -41,18 +43,21 @@ class Phone(val rule: ComposeTestRule = createEmptyComposeRule()) : TestRule by 
     val activity: MainActivity get() = controller.get()
     val state: UiState get() = app.store(null).state
 
-    fun start(saved: Bundle? = null): Phone {
-        create(saved)
+    /** With the models that the app is built with, of photographs. */
+    fun withAppModels() = apply { app.testBundles = AssetBundles(app.assets) }
+
+    fun start(saved: Bundle? = null, intent: Intent? = null): Phone {
+        create(saved, intent)
         settle()
         return this
     }
 
     /** As [start], without waiting for the worker. */
-    fun create(saved: Bundle? = null) {
+    fun create(saved: Bundle? = null, intent: Intent? = null) {
         // Two threads wait for each other where several tests share the processor.
         if (saved == null) app.store(app.keptSettings.read() ?: Settings(threads = 1))
         val options = ActivityOptions.makeBasic().setLaunchDisplayId(display).toBundle()
-        controller = Robolectric.buildActivity(MainActivity::class.java, null, options)
+        controller = Robolectric.buildActivity(MainActivity::class.java, intent, options)
         if (saved == null) controller.setup() else controller.setup(saved)
     }
 

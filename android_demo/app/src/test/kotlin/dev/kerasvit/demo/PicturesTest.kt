@@ -2,7 +2,7 @@ package dev.kerasvit.demo
 
 import android.graphics.Bitmap
 import android.media.ExifInterface
-import dev.kerasvit.android.AssetFiles
+import dev.kerasvit.core.FolderFiles
 import dev.kerasvit.core.RgbImage
 import dev.kerasvit.demo.source.Pictures
 import dev.kerasvit.demo.state.Source
@@ -24,7 +24,7 @@ class PicturesTest {
     val folder = TemporaryFolder()
     private val app = RuntimeEnvironment.getApplication()
     private val pictures = Pictures(app.contentResolver)
-    private val files = AssetFiles(app.assets, "digits-int8")
+    private val files = FolderFiles(File("../testing/models/digits-int8"))
 
     @Test
     fun `a sample has the very pixels of the data set`() {

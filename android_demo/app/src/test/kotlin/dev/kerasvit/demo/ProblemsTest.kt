@@ -206,7 +206,7 @@ class ProblemsTest {
         Bundles {
         @Volatile
         var isTroubled = true
-        private val real = FolderBundles(File("src/main/assets/bundles"))
+        private val real = FolderBundles(File("../testing/models"))
 
         override fun names() = real.names()
 
@@ -222,7 +222,7 @@ class ProblemsTest {
         phone.start()
         choose(file)
         assertTrue(phone.shows(R.string.problem_gone))
-        File("src/main/assets/bundles/digits-int8/samples/digit-7.png").copyTo(file)
+        File("../testing/models/digits-int8/samples/digit-7.png").copyTo(file)
         choose(file)
         assertFalse(phone.shows(R.string.problem_gone))
         assertTrue(phone.shows(R.string.run_title))
@@ -247,7 +247,7 @@ class ProblemsTest {
 
     @Test
     fun `a cut picture is a message`() {
-        val whole = File("src/main/assets/bundles/digits-int8/samples/digit-7.png").readBytes()
+        val whole = File("../testing/models/digits-int8/samples/digit-7.png").readBytes()
         val file = folder.newFile("picture.png").apply { writeBytes(whole.copyOf(30)) }
         phone.start()
         choose(file)

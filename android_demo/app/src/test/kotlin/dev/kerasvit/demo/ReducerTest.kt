@@ -268,7 +268,7 @@ class ReducerTest {
 
     /** The model "a" is read, and the source can be used. */
     private fun read(name: String) =
-        Model(name, readBundle(FolderFiles(File("src/main/assets/bundles/digits-int8"))))
+        Model(name, readBundle(FolderFiles(File("../testing/models/digits-int8"))))
 
     private fun ready(source: Source = Source.Golden): UiState {
         val state = reduce(listed(), Event.ModelRead(read("a")))

@@ -129,7 +129,7 @@ class RestoredTest {
 
     private fun pick(digit: String): Uri {
         val photo = Uri.parse("content://photos/$digit")
-        val file = File("src/main/assets/bundles/digits-int8/samples/digit-$digit.png")
+        val file = File("../testing/models/digits-int8/samples/digit-$digit.png")
         shadowOf(phone.app.contentResolver)
             .registerInputStreamSupplier(photo) { file.inputStream() }
         phone.tap(R.string.source_picture)

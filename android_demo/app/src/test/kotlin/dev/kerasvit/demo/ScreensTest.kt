@@ -50,7 +50,6 @@ class ScreensTest {
                 assertTrue(names.any { it.startsWith("${answer.model}: ${row.label}, ") }, "$names")
             }
         }
-        phone.screenshot("compare_light")
     }
 
     @Test
@@ -67,7 +66,6 @@ class ScreensTest {
         assertIs<Outcome.Refused>(outcomes[Backend.GPU])
         assertTrue(phone.shows(reason))
         assertTrue(phone.shows("3 of 5 backends agree with the exporter; GPU, NPU were refused"))
-        phone.screenshot("verify_light")
         phone.tap(R.string.verify_share)
         val chooser = shadowOf(phone.activity).nextStartedActivity
         val sent = chooser.getParcelableExtra(Intent.EXTRA_INTENT, Intent::class.java)!!
@@ -160,7 +158,6 @@ class ScreensTest {
     fun `a search finds a class, and says if there is none`() {
         phone.start()
         phone.tap(R.string.screen_labels)
-        phone.screenshot("labels_light")
         phone.write("7")
         assertEquals("7", phone.state.settings.query)
         waitFor("1 class")
@@ -222,7 +219,6 @@ class ScreensTest {
         phone.tap("digits-float16")
         assertEquals(Screen.MODELS, phone.state.settings.screen)
         assertTrue(phone.shows("int8 · 231"))
-        phone.screenshot("models_light")
         phone.tap("digits-int8")
         assertEquals("digits-int8", phone.state.settings.model)
         assertEquals("digits-int8", assertIs<Result.Answer>(phone.state.result).model)

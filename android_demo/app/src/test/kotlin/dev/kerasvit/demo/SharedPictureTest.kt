@@ -11,6 +11,7 @@ import java.io.File
 import kotlin.test.assertEquals
 import kotlin.test.assertIs
 import kotlin.test.assertNull
+import org.junit.Before
 import org.junit.Rule
 import org.junit.Test
 import org.junit.runner.RunWith
@@ -24,18 +25,33 @@ class SharedPictureTest {
     val phone = Phone()
     private val photo = Uri.parse("content://mail/7")
 
-    @Test
-    fun `it is classified at once, whatever screen was shown`() {
-        val file = File("src/main/assets/bundles/digits-int8/samples/digit-2.png")
+    @Before
+    fun provide() {
+        val file = File("../testing/models/digits-int8/samples/digit-2.png")
         shadowOf(phone.app.contentResolver)
             .registerInputStreamSupplier(photo) { file.inputStream() }
+    }
+
+    @Test
+    fun `it is classified when the app starts with it, and not again later`() {
+        phone.start(intent = sending(photo))
+        assertClassified()
+        phone.send(Event.ChooseSource(Source.Golden))
+        phone.start(phone.leave(), sending(photo))
+        assertEquals(Source.Golden, phone.state.settings.source)
+        val again = sending(photo).setFlags(Intent.FLAG_ACTIVITY_LAUNCHED_FROM_HISTORY)
+        phone.start(intent = again)
+        assertEquals(Source.Golden, phone.state.settings.source)
+    }
+
+    @Test
+    fun `it is classified at once, whatever screen was shown`() {
         phone.start()
         phone.send(Event.Show(Screen.LABELS))
         phone.controller.newIntent(sending(photo))
         phone.settle()
         assertEquals(Screen.CLASSIFY, phone.state.settings.screen)
-        assertEquals(Source.Picture("$photo", isLasting = false), phone.state.settings.source)
-        assertEquals("2", assertIs<Result.Answer>(phone.state.result).rows[0].label)
+        assertClassified()
     }
 
     @Test
@@ -54,6 +70,11 @@ class SharedPictureTest {
         assertNull(sharedPicture(sending(null)))
         assertNull(sharedPicture(sending(null).putExtra(Intent.EXTRA_STREAM, Bundle())))
         assertNull(sharedPicture(sending(null).putExtra(Intent.EXTRA_STREAM, "content://a")))
+    }
+
+    private fun assertClassified() {
+        assertEquals(Source.Picture("$photo", isLasting = false), phone.state.settings.source)
+        assertEquals("2", assertIs<Result.Answer>(phone.state.result).rows[0].label)
     }
 
     private fun sending(uri: Uri?) =

@@ -3,19 +3,19 @@ package dev.kerasvit.demo
 import dev.kerasvit.core.Clock
 import dev.kerasvit.demo.screen.Colours
 import dev.kerasvit.demo.screen.ownColours
-import dev.kerasvit.demo.source.AssetBundles
 import dev.kerasvit.demo.source.Bundles
 import dev.kerasvit.engine.EngineFactory
+import java.io.File
 
-/** The app with LiteRT on the JVM, and with what else a test sets. */
+/** The app with LiteRT on the JVM, models of digits, and with what else a test sets. */
 class TestApplication : DemoApplication() {
     var testEngines: EngineFactory? = null
-    var testBundles: Bundles? = null
+    var testBundles: Bundles = FolderBundles(File("../testing/models"))
     var testClock: Clock? = null
 
     override fun engines(): EngineFactory = testEngines ?: jvmEngines()
 
-    override fun bundles(): Bundles = testBundles ?: AssetBundles(assets)
+    override fun bundles(): Bundles = testBundles
 
     override val colours: Colours = { ownColours(it) }
 

@@ -48,8 +48,8 @@ class RgbImage(width: Int, height: Int, bytes: ByteArray = ByteArray(sizeOf(widt
 
     /**
      * Sets whole rows of pixels from `Bitmap.getPixels`, transparent ones blended with white
-     * exactly as Python does it. Bitmaps may store colours multiplied by alpha: the digits that they
-     * lose so are none of those that are left on white.
+     * exactly as Python does it. Bitmaps may store colours multiplied by alpha and rounded; on
+     * white the result is the same.
      *
      * @param argb A, R, G and B from the highest to the lowest byte; [width] values a row
      * @param firstRow the row of this image that the first values belong to

@@ -12,7 +12,8 @@ class StoredBundles(private val folder: File) {
     /** In alphabetical order. */
     fun names(): List<String> = folder.list().orEmpty().filter { it != UNPACKED }.sorted()
 
-    fun files(name: String): BundleFiles = FolderFiles(File(folder, name))
+    /** @throws IllegalArgumentException if there is no bundle of this name */
+    fun files(name: String): BundleFiles = FolderFiles(folderOf(name))
 
     /**
      * Adds the bundle of a zip after it was checked, also the model's SHA-256; one of the same name
@@ -31,16 +32,23 @@ class StoredBundles(private val folder: File) {
             val called = unpackBundle(zip, unpacked).ifEmpty { zipName.removeSuffix(".zip") }
             check(FolderFiles(unpacked))
             val name = safeName(called)
-            remove(name)
-            val isMoved = unpacked.renameTo(File(folder, name))
-            return if (isMoved) name else throw IOException("$folder cannot be written")
+            val place = File(folder, name)
+            place.deleteRecursively()
+            if (!unpacked.renameTo(place)) throw IOException("$folder cannot be written")
+            return name
         } finally {
             unpacked.deleteRecursively()
         }
     }
 
+    /** @throws IllegalArgumentException if there is no bundle of this name */
     fun remove(name: String) {
-        File(folder, name).deleteRecursively()
+        folderOf(name).deleteRecursively()
+    }
+
+    private fun folderOf(name: String): File {
+        require(name in names()) { "there is no bundle $name in $folder" }
+        return File(folder, name)
     }
 }
 

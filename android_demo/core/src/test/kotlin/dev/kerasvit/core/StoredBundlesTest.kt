@@ -51,6 +51,10 @@ class StoredBundlesTest {
             val files = stored.files(name)
             assertEquals(name, readBundle(files).name)
             assertContentEquals(sampleModel, files.open("model.tflite").readBytes())
+            for (other in listOf("", "..", "$name/samples")) {
+                assertFailsWith<IllegalArgumentException> { stored.remove(other) }
+                assertFailsWith<IllegalArgumentException> { stored.files(other) }
+            }
             stored.remove(name)
             assertEquals(emptyList(), stored.names())
         }

@@ -10,7 +10,7 @@ import dev.kerasvit.engine.EngineException
 import dev.kerasvit.engine.EngineFailure
 import dev.kerasvit.engine.EngineOptions
 import dev.kerasvit.testing.EngineTests
-import dev.kerasvit.testing.appBundle
+import dev.kerasvit.testing.testModel
 import dev.kerasvit.testing.directBuffer
 import dev.kerasvit.testing.modelOf
 import java.io.File
@@ -47,7 +47,7 @@ class InterpreterEnginesTest : EngineTests(
         val model = modelOf("digits-float16")
         return engines.create(model, EngineOptions(backend, 1)).use { engine ->
             // What the interpreter decides itself, it decides at the first run.
-            val description = readBundle(appBundle("digits-float16")).description
+            val description = readBundle(testModel("digits-float16")).description
             engine.run(directBuffer(description.input.bytes), directBuffer(description.output.bytes))
             val interpreter = engine.javaClass.getDeclaredField("interpreter")
                 .apply { isAccessible = true }.get(engine)
@@ -59,8 +59,8 @@ class InterpreterEnginesTest : EngineTests(
     @Test
     fun `in a version that was not tested nothing is patched`() {
         val other = InterpreterEngines { "1.4.1" }
-        val bundle = readBundle(appBundle("digits-float16"))
-        val verdicts = verify(appBundle("digits-float16"), bundle, other, threads = 1)
+        val bundle = readBundle(testModel("digits-float16"))
+        val verdicts = verify(testModel("digits-float16"), bundle, other, threads = 1)
         assertEquals(engines.backends, verdicts.map { it.backend })
         for ((backend, outcome) in verdicts) {
             if (backend == Backend.CPU_PLAIN) {

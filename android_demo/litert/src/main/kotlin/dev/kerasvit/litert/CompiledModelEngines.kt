@@ -85,7 +85,7 @@ class CompiledModelEngines(
         }
         if (isWhole) return compiled.operators
         if (options.backend.hardware != Hardware.CPU) throw partly(options.backend)
-        // Counting slows a model down: another copy is counted.
+        // Profiling slows a model down, so a second copy is profiled.
         val left = compile(model, options, isProfiled = true).use { it.countPlainOperators() }
         if (left < compiled.operators) return compiled.operators - left
         throw refused("XNNPACK takes none of the model's ${compiled.operators} operators")
@@ -108,8 +108,8 @@ class CompiledModelEngines(
             "serialize_program_cache = true\n"
     }
 
-    // LiteRT writes its reasons to the log only. What even its own kernels do not load has operators
-    // that this version does not know; a GPU that is not there fails with the same status.
+    // LiteRT writes its reasons to the log only. An unknown operator and a missing GPU give one
+    // status; only a model with an unknown operator fails on LiteRT's own kernels, too.
     private fun exceptionOf(
         failure: LiteRtFailure,
         model: ByteBuffer,
@@ -166,7 +166,7 @@ private fun partly(backend: Backend) =
 
 private fun refused(reason: String) = EngineException(EngineFailure.REFUSED, reason)
 
-private fun unavailable(reason: String) = EngineException(EngineFailure.UNAVAILABLE, reason)
+internal fun unavailable(reason: String) = EngineException(EngineFailure.UNAVAILABLE, reason)
 
 /** TFLITE_XNNPACK_DELEGATE_FLAG_FORCE_FP16 */
 private const val HALF_PRECISION = 4

@@ -23,7 +23,9 @@ internal class LiteRt(path: String) {
     private val library: NativeLibrary = privateLibrary(path)
 
     init {
-        require(Native.POINTER_SIZE == 8) { "LiteRT's structures are known for 64 bits only" }
+        if (Native.POINTER_SIZE != 8) {
+            throw unavailable("LiteRT's structures are known for 64 bits only")
+        }
     }
 
     fun function(name: String) = library.getFunction(name)!!

@@ -11,7 +11,7 @@ import dev.kerasvit.engine.EngineFailure
 import dev.kerasvit.engine.EngineOptions
 import dev.kerasvit.testing.EngineTests
 import dev.kerasvit.testing.LITERT_BYTES_PER_RUN
-import dev.kerasvit.testing.appBundle
+import dev.kerasvit.testing.testModel
 import dev.kerasvit.testing.directBuffer
 import dev.kerasvit.testing.liteRtFolder
 import dev.kerasvit.testing.liteRtName
@@ -43,14 +43,14 @@ class CompiledModelEnginesTest : EngineTests(
         for (name in listOf("digits-float16", "digits-int8")) {
             val outcome = verifyOnGpu(name, engines)
             val info = assertIs<Outcome.Passed>(outcome, "$outcome").measured.info
-            assertEquals(readBundle(appBundle(name)).description.operators, info.taken)
+            assertEquals(readBundle(testModel(name)).description.operators, info.taken)
         }
     }
 
     private fun verifyOnGpu(name: String, engines: EngineFactory): Outcome {
         assumeTrue(File("/usr/lib/chromium").exists(), "its Vulkan device stands in for a GPU")
-        val bundle = readBundle(appBundle(name))
-        val verdicts = verify(appBundle(name), bundle, engines, listOf(Backend.GPU), threads = 1)
+        val bundle = readBundle(testModel(name))
+        val verdicts = verify(testModel(name), bundle, engines, listOf(Backend.GPU), threads = 1)
         println(report("a JVM", engines.runtime, bundle, verdicts))
         return verdicts.single().outcome
     }
@@ -61,7 +61,7 @@ class CompiledModelEnginesTest : EngineTests(
     ) {
         val outcome = verifyOnGpu("digits-float16", enginesWith(cache = folder))
         assertIs<Outcome.Passed>(outcome, "$outcome")
-        val hash = readBundle(appBundle("digits-float16")).description.sha256
+        val hash = readBundle(testModel("digits-float16")).description.sha256
         assertTrue(folder.list().orEmpty().single().startsWith(hash))
     }
 

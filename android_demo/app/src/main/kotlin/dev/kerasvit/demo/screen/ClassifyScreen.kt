@@ -44,7 +44,13 @@ private fun Sheet(state: UiState, send: (Event) -> Unit, host: Host) = Column {
         var height by remember { mutableStateOf(200.dp) }
         val hasDetails = state.shownResult.answer != null
         val top = if (hasDetails) HANDLE else MARGIN
-        val peek = (top + height).coerceAtMost(maxHeight * 0.7f)
+        val bar = WindowInsets.statusBars.asPaddingValues().calculateTopPadding()
+        val isLive = hasDetails && state.wantedCamera != null
+        val frame = (state.frame ?: UNKNOWN_FRAME).takeIf { isLive }
+        // The camera's picture has the whole width, as long as the best class is seen below it.
+        val below = frame?.let { maxHeight - bar - maxWidth * it.height / it.width }
+        val limit = below?.coerceAtLeast(top + BEST) ?: maxHeight
+        val peek = (top + height).coerceAtMost(maxHeight * 0.7f).coerceAtMost(limit)
         val most = maxHeight * 0.8f - top // Of the picture, something is still seen.
         BottomSheetScaffold(
             sheetPeekHeight = peek,
@@ -68,7 +74,6 @@ private fun Sheet(state: UiState, send: (Event) -> Unit, host: Host) = Column {
                 }
             },
         ) {
-            val bar = WindowInsets.statusBars.asPaddingValues().calculateTopPadding()
             val covered = PaddingValues(top = bar, bottom = peek)
             PicturePane(state, host, Modifier.fillMaxSize(), covered) {
                 ModelAndSettings(state.model, send)
@@ -110,6 +115,9 @@ private fun Found(state: UiState, act: (Action) -> Unit, modifier: Modifier = Mo
 
 @OptIn(ExperimentalMaterial3Api::class)
 private val handle: @Composable () -> Unit = { BottomSheetDefaults.DragHandle() }
+
+/** The height of the best class and its bar. */
+private val BEST = 64.dp
 
 /** The height of the sheet's handle, all of which can be touched. */
 private val HANDLE = 48.dp

@@ -155,7 +155,8 @@ private fun Modifier.at(place: Rect): Modifier = layout { measurable, constraint
     layout(constraints.maxWidth, constraints.maxHeight) { placeable.place(whole.topLeft) }
 }
 
-private val UNKNOWN_FRAME = FrameSize(3, 4)
+/** Most cameras' frames, upright. */
+internal val UNKNOWN_FRAME = FrameSize(3, 4)
 private val DIMMED = Color.Black.copy(alpha = 0.5f)
 private const val TINY = 64
 private const val BLURRED_SIDE = 10f

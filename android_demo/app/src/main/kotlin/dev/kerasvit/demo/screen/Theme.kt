@@ -50,8 +50,8 @@ internal fun Theme(colours: Colours, content: @Composable () -> Unit) {
     }
 }
 
-// The words are English on a phone in Arabic: they begin at the right edge, and end with their dots
-// at the left end of a line only where they are written from right to left.
+// On a phone in Arabic the words are English: each text follows its own direction, so that a full
+// stop stands at the end of its sentence.
 @Composable
 private fun typography(): Typography {
     val isRtl = LocalLayoutDirection.current == LayoutDirection.Rtl

@@ -30,7 +30,9 @@ class AddedBundles(
 
     override fun files(name: String): BundleFiles = stored.files(name)
 
-    fun remove(name: String) = stored.remove(name)
+    fun remove(name: String) {
+        if (name in stored.names()) stored.remove(name)
+    }
 
     /**
      * Adds the bundle in the zip of a content URI.

@@ -105,7 +105,7 @@ private fun frameSizes(characteristics: CameraCharacteristics): List<Size> =
     characteristics[CameraCharacteristics.SCALER_STREAM_CONFIGURATION_MAP]
         ?.getOutputSizes(ImageFormat.YUV_420_888).orEmpty().toList()
 
-/** Of up to so many pixels, every camera gives frames and a preview at the same time. */
+/** Most cameras give frames and a preview of up to so many pixels at the same time. */
 private val Size.isFullHd: Boolean
     get() = maxOf(width, height) <= 1920 && minOf(width, height) <= 1080
 
@@ -293,7 +293,7 @@ class OpenCamera internal constructor(
         preview.release()
         // Behind the frame that may be read just now, whose memory it is.
         worker.post { reader.close() }
-        // One that is on its way is closed when it comes, and free only then.
+        // A device that is still being opened is closed when it is open.
         if (!isOpening) whenFree(this)
     }
 }

@@ -92,7 +92,7 @@ class Workshop(
             publish(Event.Adding)
             add { added.addPushed(zip) }
         }
-        failures.forEach(publish) // Last, or what was added would hide them.
+        failures.forEach(publish) // A model that is added closes the dialog of an earlier failure.
     }
 
     /** What went wrong, if anything. */
