@@ -85,6 +85,8 @@ class Arguments(MeasuringOptions, _PrecisionOptions, ModelOptions):
         chooses = any(precision.base for precision in precisions)
         if chooses and self.recipe is not None and not self.recipe.is_file():
             raise UsageError(f"{self.recipe} does not exist.")
+        if self.golden is not None and not self.golden.is_file():
+            raise UsageError(f"--golden {self.golden}: there is no such file.")
         if self.weights is not None and self.data is None:
             for precision in precisions:
                 check_calibration(precision, None)

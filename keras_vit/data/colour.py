@@ -120,9 +120,9 @@ def three_augment(image: tf.Tensor, seed: tf.Tensor, jitter: float = 0.3) -> tf.
 def sharpen(image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """An unsharp mask of random strength on a uint8 image (height, width, 3), then grey noise.
 
-    A picture that was enlarged has no fine detail, and a model that was trained on such pictures
-    only is lost on a camera's, which have. The detail finer than a pixel or so becomes up to four
-    times as strong, and the noise has a standard deviation of up to ten levels.
+    A picture that was enlarged lacks the fine detail of a camera's. The detail finer than a pixel
+    or so becomes up to four times as strong, and the noise has a standard deviation of up to ten
+    levels.
     """
     factor, deviation, noise = tf.unstack(tf.random.split(seed, 3))
     factor = tf.random.stateless_uniform((), factor, 1, _MOST_SHARP)

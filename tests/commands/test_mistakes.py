@@ -118,6 +118,7 @@ def folder(tmp_path, monkeypatch):
         ("predict 0.png --weights int8", "expected weights. Received: an exported bundle; a run"),
         ("predict 0.png --top-k 0", "--top-k must be a positive integer"),
         ("predict --run run empty", "empty contains no pictures (.jpg"),
+        ("export --run run --golden gone.png", "--golden gone.png: there is no such file."),
         ("export", "make one with: keras-vit fit --data digits --out runs/digits"),
         ("export --run nope", "nope: expected a run folder; there is no such folder."),
         ("export --run .", ". holds runs; give one of them: run, trials/a."),
