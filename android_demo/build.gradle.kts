@@ -1,5 +1,8 @@
+import org.jetbrains.kotlin.gradle.dsl.HasConfigurableKotlinCompilerOptions
 import org.jetbrains.kotlin.gradle.dsl.JvmTarget
+import org.jetbrains.kotlin.gradle.dsl.KotlinBaseExtension
 import org.jetbrains.kotlin.gradle.dsl.KotlinJvmExtension
+import org.jetbrains.kotlin.gradle.dsl.KotlinVersion
 
 plugins {
     alias(libs.plugins.android.application) apply false
@@ -14,6 +17,16 @@ val litertFolder = System.getenv("LITERT_FOLDER")
     ?: rootDir.resolve("../.venv/lib").listFiles().orEmpty()
         .map { it.resolve("site-packages/ai_edge_litert") }.firstOrNull { it.isDirectory }?.path
 
+// Apps with this version of Kotlin can use the libraries.
+fun KotlinBaseExtension.useOldestKotlin() {
+    val oldest = rootProject.libs.versions.oldestKotlin.get()
+    coreLibrariesVersion = oldest
+    (this as HasConfigurableKotlinCompilerOptions<*>).compilerOptions {
+        apiVersion.set(KotlinVersion.fromVersion(oldest.substringBeforeLast('.')))
+        languageVersion.set(apiVersion)
+    }
+}
+
 subprojects {
     group = "dev.kerasvit"
     version = rootProject.libs.versions.versionName.get()
@@ -25,6 +38,7 @@ subprojects {
             targetCompatibility = JavaVersion.VERSION_1_8
         }
         extensions.configure<KotlinJvmExtension> {
+            useOldestKotlin()
             compilerOptions {
                 jvmTarget.set(JvmTarget.JVM_1_8)
                 // Methods that Java got after 8 are missing on old Android.
@@ -32,6 +46,10 @@ subprojects {
             }
         }
         tasks.withType<Test>().configureEach { useJUnitPlatform() }
+    }
+
+    pluginManager.withPlugin("com.android.library") {
+        extensions.configure<KotlinBaseExtension> { useOldestKotlin() }
     }
 
     tasks.withType<Test>().configureEach {

@@ -1,10 +1,11 @@
-"""Copies the pictures that the app's tests drew to android_demo/screenshots.
+"""Copies those pictures that the app's tests drew and a page shows to android_demo/screenshots.
 
 make android-test
 python3 android_demo/tools/test_app.py forms
 python3 android_demo/tools/copy_screenshots.py
 """
 
+import re
 import shutil
 import sys
 
@@ -13,21 +14,23 @@ from project import APP_TARGET, ROOT
 
 DRAWN = APP_TARGET / "screenshots"
 KEPT = ROOT / "screenshots"
+PAGES = (ROOT / "README.md", ROOT.parent / "docs/android.md")
 
 
 def main() -> int:
-    """Replaces all pictures, and removes those that no test draws any more."""
-    drawn = sorted(DRAWN.glob("*.png"))
-    names = {path.name for path in drawn}
-    if missing := {"all_light.png", "classify_light.png"} - names:  # one of each command
+    """Replaces all pictures, and removes those that no page shows any more."""
+    shown = {
+        name for page in PAGES for name in re.findall(r"screenshots/(\w+\.png)", page.read_text())
+    }
+    if missing := shown - {path.name for path in DRAWN.glob("*.png")}:
         fail(f"expected {', '.join(sorted(missing))} in {DRAWN}. Run both commands above.")
     for old in sorted(KEPT.glob("*.png")):
-        if old.name not in names:
+        if old.name not in shown:
             old.unlink()
             print(f"removed {old.name}")
-    for path in drawn:
-        shutil.copyfile(path, KEPT / path.name)
-    print(f"{len(drawn)} pictures in {KEPT}")
+    for name in shown:
+        shutil.copyfile(DRAWN / name, KEPT / name)
+    print(f"{len(shown)} pictures in {KEPT}")
     return 0
 
 

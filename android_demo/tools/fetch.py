@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from commands import fail, run
-from project import BUILD, ROOT
+from project import BUILD, ROOT, properties
 
 TOOLS = Path(__file__).with_name("tools.txt")
 # Dependencies of this project's pom.xml, for its repositories and versions of plugins.
@@ -20,7 +20,7 @@ _POM = """<project>
   <parent>
     <groupId>dev.kerasvit</groupId>
     <artifactId>android-demo</artifactId>
-    <version>1.0.0</version>
+    <version>{version}</version>
     <relativePath>{parent}</relativePath>
   </parent>
   <artifactId>downloads</artifactId>
@@ -124,7 +124,9 @@ def _download(artifacts: list[Artifact], folder: Path) -> None:
         for artifact in artifacts
     )
     parent = os.path.relpath(ROOT / "pom.xml", folder)
-    (folder / "pom.xml").write_text(_POM.format(parent=parent, items=items))
+    (folder / "pom.xml").write_text(
+        _POM.format(version=properties()["version"], parent=parent, items=items)
+    )
     run("mvn", "--batch-mode", "--quiet", "dependency:copy", cwd=folder)
 
 

@@ -108,7 +108,7 @@ class MeasuredBackend(Struct, kw_only=True):
     before: Conditions
     reason: _json.Text = ""
     not_finite: bool = False
-    taken: int | None = None
+    delegated: int | None = None
     cold: Cold | None = None
     golden: Golden | None = None
     warm: Times | None = None

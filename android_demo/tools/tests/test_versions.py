@@ -26,6 +26,7 @@ SCRIPTS = [path.read_text() for path in ROOT.glob(f"**/{SCRIPT}")]
 # The catalogue's name of each version that pom.xml has too.
 SHARED = {
     "kotlin": "kotlin.version",
+    "oldestKotlin": "kotlin.oldest.version",
     "serialization": "serialization.version",
     "coroutines": "coroutines.version",
     "minSdk": "android.minSdk",
@@ -60,6 +61,13 @@ class VersionsTest(unittest.TestCase):
         expected = {module: versions()[name] for module, name in re.findall(pattern, CATALOGUE)}
         self.assertIn("androidx.compose.material3:material3", expected)
         self.assertEqual(expected, {module: listed.get(module) for module in expected})
+
+    def test_the_sample_has_the_oldest_kotlin_that_can_use_the_libraries(self) -> None:
+        oldest = versions()["oldestKotlin"]
+        sample = (ROOT / "samples/jvm/pom.xml").read_text()
+        self.assertIn(f"<version>{oldest}</version>", sample)
+        library = (ROOT / "library.pom.xml").read_text()
+        self.assertIn(f"<languageVersion>{oldest[:3]}</languageVersion>", library)
 
     def test_all_of_compose_has_one_version(self) -> None:
         compose = re.compile(r"androidx\.compose\.(?!material3)")

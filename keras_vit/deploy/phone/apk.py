@@ -9,8 +9,8 @@ from pathlib import Path
 from keras_vit._errors import UsageError
 
 MAIN = "dev.kerasvit.demo.BenchMain"
-# Where the two builds leave it.
-_BUILT = ("build/*.apk", "app/build/outputs/apk/*/*.apk")
+# Where `make apk`, Gradle and Android Studio's button "Run" leave it.
+_BUILT = ("build/*.apk", "app/build/outputs/apk/*/*.apk", "app/build/intermediates/apk/*/*.apk")
 
 
 def newest_apk(app: Path) -> Path:

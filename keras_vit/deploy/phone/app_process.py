@@ -30,7 +30,7 @@ class Loaded(Cold, kw_only=True):
     """The model was loaded and has run once."""
 
     runtime: str
-    taken: int | None
+    delegated: int | None
 
 
 class Refused(Struct):

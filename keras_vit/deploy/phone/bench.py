@@ -145,7 +145,7 @@ class Bench:
     def _keep(self, line: Line, measured: MeasuredBackend, record: PhoneRecord) -> None:
         if line.cold is not None:
             measured.cold = Cold(line.cold.load_ms, line.cold.first_ms)
-            measured.taken, record.runtime = line.cold.taken, line.cold.runtime
+            measured.delegated, record.runtime = line.cold.delegated, line.cold.runtime
         if line.golden is not None:
             measured.golden = line.golden
         if line.warm is not None:

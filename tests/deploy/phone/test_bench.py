@@ -53,7 +53,7 @@ def test_the_record_has_what_the_phone_said(measure, phone):
     cpu, *_, gpu, npu = record.backends
     assert cpu.cold.load_ms == 200.369541
     assert (cpu.threads, cpu.seconds) == (2, 25)
-    assert (cpu.taken, gpu.taken) == (185, 185)
+    assert (cpu.delegated, gpu.delegated) == (185, 185)
     assert gpu.warm.runs == 100
     assert [each.at_s for each in gpu.sustained] == [10.017314181, 20.024082969, 25.058529933]
     assert gpu.sustained[-1].temperature_c == gpu.before.temperature_c == 28.5

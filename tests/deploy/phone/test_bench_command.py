@@ -117,13 +117,18 @@ def test_the_newest_apk_of_the_clone_is_taken(invoke, phone, bundle, apk, tmp_pa
     code, _, error = invoke(*words, cwd=tmp_path)
     assert code == 2
     assert "there is no APK yet; build one with `make apk` or in Android Studio" in error
-    for seconds, path in enumerate(("build/a.apk", "app/build/outputs/apk/debug/b.apk")):
+    built = (
+        "build/a.apk",
+        "app/build/outputs/apk/debug/b.apk",
+        "app/build/intermediates/apk/debug/c.apk",
+    )
+    for seconds, path in enumerate(built):
         (app / path).parent.mkdir(parents=True)
         (app / path).write_bytes(apk.read_bytes())
         os.utime(app / path, (seconds, seconds))
-    code, out, _ = invoke(*words, cwd=tmp_path)
-    assert code == 0
-    assert f"app: {app}/app/build/outputs/apk/debug/b.apk\n" in out
+        code, out, _ = invoke(*words, cwd=tmp_path)
+        assert code == 0
+        assert f"app: {app / path}\n" in out
 
 
 @pytest.mark.slow

@@ -3,6 +3,8 @@ package dev.kerasvit.demo
 import android.app.Activity
 import android.graphics.SurfaceTexture
 import android.hardware.display.DisplayManager
+import android.util.Size
+import android.view.Display
 import android.view.Surface
 import android.view.TextureView
 import androidx.core.content.ContextCompat
@@ -78,7 +80,8 @@ internal class CameraHolder(
         if (opened?.fits(facing, surface, degrees, side) == true) return
         close()
         val opening = ++openings
-        val camera = cameras.open(facing, surface, degrees, side, store.frames) { problem ->
+        val size = display().mode.run { Size(physicalWidth, physicalHeight) }
+        val camera = cameras.open(facing, surface, degrees, size, side, store.frames) { problem ->
             activity.runOnUiThread { if (opening == openings) fail(facing, problem) }
         }
         opened = camera?.let { Opened(it, facing, surface, degrees, side) }
@@ -121,12 +124,13 @@ internal class CameraHolder(
         override fun onDisplayRemoved(id: Int) = Unit
     }
 
-    // A foldable has several displays.
-    private fun displayDegrees(): Int =
-        when (ContextCompat.getDisplayOrDefault(activity).rotation) {
-            Surface.ROTATION_90 -> 90
-            Surface.ROTATION_180 -> 180
-            Surface.ROTATION_270 -> 270
-            else -> 0
-        }
+    // A foldable has several.
+    private fun display(): Display = ContextCompat.getDisplayOrDefault(activity)
+
+    private fun displayDegrees(): Int = when (display().rotation) {
+        Surface.ROTATION_90 -> 90
+        Surface.ROTATION_180 -> 180
+        Surface.ROTATION_270 -> 270
+        else -> 0
+    }
 }

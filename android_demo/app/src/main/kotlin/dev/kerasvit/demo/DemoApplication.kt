@@ -16,6 +16,7 @@ import dev.kerasvit.demo.source.Cameras
 import dev.kerasvit.demo.source.Pictures
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Settings
+import dev.kerasvit.demo.state.Source
 import dev.kerasvit.demo.state.Store
 import dev.kerasvit.demo.state.UiState
 import dev.kerasvit.demo.work.Workshop
@@ -67,10 +68,17 @@ open class DemoApplication : Application() {
         pushing = { getExternalFilesDir("models") },
     )
 
+    // What is kept may be of an older phone, or of a photo that could be read only once.
+    private fun readable(kept: Settings): Settings {
+        val picture = kept.source as? Source.Picture ?: return kept
+        val readable = contentResolver.persistedUriPermissions.map { it.uri.toString() }
+        return if (picture.uri in readable) kept else kept.copy(source = null)
+    }
+
     private fun newStore(settings: Settings?): Store {
         val main = Handler(Looper.getMainLooper())
         val engines = engines()
-        val known = settings ?: keptSettings.read() ?: Settings()
+        val known = settings ?: keptSettings.read()?.let(::readable) ?: Settings()
         val initial = UiState(known, backends = engines.backends)
         val store = Store(initial) { publish ->
             Workshop(

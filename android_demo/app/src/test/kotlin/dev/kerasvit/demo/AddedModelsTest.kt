@@ -3,6 +3,9 @@ package dev.kerasvit.demo
 import android.app.Activity
 import android.content.Intent
 import android.net.Uri
+import android.provider.OpenableColumns
+import dev.kerasvit.demo.source.AddedBundles
+import dev.kerasvit.demo.source.AddingException
 import dev.kerasvit.demo.state.Dialog
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Result
@@ -12,6 +15,7 @@ import java.io.File
 import java.util.zip.ZipEntry
 import java.util.zip.ZipOutputStream
 import kotlin.test.assertEquals
+import kotlin.test.assertFailsWith
 import kotlin.test.assertFalse
 import kotlin.test.assertIs
 import kotlin.test.assertNull
@@ -22,6 +26,8 @@ import org.junit.rules.TemporaryFolder
 import org.junit.runner.RunWith
 import org.robolectric.RobolectricTestRunner
 import org.robolectric.Shadows.shadowOf
+import org.robolectric.annotation.Config
+import org.robolectric.fakes.RoboCursor
 
 /** Models that come in zips: from the file picker, another app, a computer. */
 @RunWith(RobolectricTestRunner::class)
@@ -46,7 +52,7 @@ class AddedModelsTest {
         assertEquals(Source.Sample("digit-7.png"), phone.state.settings.source)
         phone.returnAfterEnd()
         assertShown("flowers-int8", label = "flower 9") // Of the 7, as Python says.
-        assertEquals(0, phone.app.cacheDir.list().orEmpty().count { it.endsWith(".zip") })
+        assertEquals(emptyList(), zips())
     }
 
     @Test
@@ -103,6 +109,71 @@ class AddedModelsTest {
         phone.tap(R.string.ok)
         assertShown("flowers-int8", label = "flower 4")
         assertEquals(emptyList(), pushed.list()?.toList())
+    }
+
+    @Test
+    @Config(sdk = [26])
+    fun `where other apps can push, too, a pushed zip is added only if the user wants it`() {
+        phone.start()
+        val pushed = checkNotNull(phone.app.getExternalFilesDir("models"))
+        val zip = File(pushed, "flowers-int8.zip")
+        for (answer in listOf(R.string.cancel, R.string.zip_add)) {
+            zipped("flowers-int8").copyTo(zip)
+            phone.controller.pause().resume()
+            phone.settle()
+            assertEquals(Dialog.OfferedPushed(listOf(zip.name)), phone.state.dialog)
+            assertTrue(phone.shows(zip.name))
+            assertEquals(2, phone.state.models?.size)
+            phone.tap(answer)
+            assertFalse(zip.exists())
+        }
+        assertShown("flowers-int8", label = "flower 4")
+    }
+
+    @Test
+    fun `an app that does not give its zip is not waited for any longer than the user wants`() {
+        val stalled = StalledStream()
+        shadowOf(phone.app.contentResolver).registerInputStream(uri, stalled)
+        phone.start()
+        phone.app.store(null).send(Event.AddZip("$uri"))
+        stalled.asked.await()
+        phone.draw()
+        assertTrue(phone.shows(R.string.zip_copying))
+        phone.tap(R.string.cancel)
+        assertNull(phone.state.dialog)
+        assertEquals(2, phone.state.models?.size)
+        phone.send(Event.ChooseSource(Source.Sample("digit-7.png")))
+        assertIs<Result.Answer>(phone.state.result)
+        assertEquals(emptyList(), zips())
+        stalled.end()
+        phone.settle()
+        assertNull(phone.state.dialog)
+    }
+
+    @Test
+    fun `a zip without an end is too large`() {
+        provide(zipped("flowers-int8"))
+        val resolver = phone.app.contentResolver
+        val models = AddedBundles(folder.root, phone.app.cacheDir, resolver, { null }, 100)
+        val error = assertFailsWith<AddingException> { models.copy(uri) { true } }
+        assertTrue("larger than 100 bytes" in "${error.problem}")
+        assertEquals(emptyList(), zips())
+    }
+
+    @Test
+    fun `a model that has no folder in its zip is called as the other app calls the zip`() {
+        val uri = Uri.parse("content://downloads/17")
+        val zip = zipped("")
+        val resolver = shadowOf(phone.app.contentResolver)
+        resolver.registerInputStreamSupplier(uri) { zip.inputStream() }
+        val names = RoboCursor().apply {
+            setColumnNames(listOf(OpenableColumns.DISPLAY_NAME))
+            setResults(arrayOf(arrayOf("my flowers.zip")))
+        }
+        resolver.setCursor(uri, names)
+        phone.start()
+        phone.send(Event.AddZip("$uri"))
+        assertShown("my-flowers", label = "flower 4")
     }
 
     @Test
@@ -174,6 +245,8 @@ class AddedModelsTest {
         assertTrue(phone.shows(label))
     }
 
+    private fun zips() = phone.app.cacheDir.list().orEmpty().filter { it.endsWith(".zip") }
+
     private fun thumbnails() =
         checkNotNull(phone.state.pictured).samples.count { it.thumbnail != null }
 
@@ -202,14 +275,14 @@ class AddedModelsTest {
         phone.settle()
     }
 
-    /** The model of digits, zipped as a folder, with labels such as "flower 4". */
+    /** The model of digits in a folder [name], or at the top; with labels such as "flower 4". */
     private fun zipped(name: String, label: String = "flower", without: String? = null): File {
         val bundle = File("../testing/models/digits-int8")
         val zip = folder.newFile()
         ZipOutputStream(zip.outputStream()).use { out ->
             for (file in bundle.walk().filter { it.isFile && it.name != without }) {
-                val place = file.relativeTo(bundle).invariantSeparatorsPath
-                out.putNextEntry(ZipEntry("$name/$place"))
+                val place = File(name, file.relativeTo(bundle).path).invariantSeparatorsPath
+                out.putNextEntry(ZipEntry(place.removePrefix("/")))
                 if (file.name != "labels.txt") out.write(file.readBytes())
                 else for (line in file.readLines()) out.write("$label $line\n".toByteArray())
             }

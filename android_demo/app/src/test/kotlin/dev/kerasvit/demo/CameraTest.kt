@@ -1,61 +1,37 @@
 package dev.kerasvit.demo
 
-import android.Manifest
 import android.graphics.SurfaceTexture
 import android.hardware.camera2.CameraCharacteristics
 import android.hardware.camera2.CameraManager
 import android.hardware.camera2.CameraMetadata
-import android.hardware.display.DisplayManager
-import android.os.Bundle
-import android.os.Looper
 import android.util.Size
-import android.view.Display
-import android.view.Surface
-import android.view.TextureView
-import androidx.compose.ui.test.onNodeWithContentDescription
-import dev.kerasvit.core.Clock
 import dev.kerasvit.core.RgbImage
 import dev.kerasvit.demo.source.Lens
 import dev.kerasvit.demo.source.OpenCamera
-import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Facing
 import dev.kerasvit.demo.state.FrameSize
 import dev.kerasvit.demo.state.Problem
-import dev.kerasvit.demo.state.Result
-import dev.kerasvit.demo.state.Screen
-import dev.kerasvit.demo.state.Source
 import dev.kerasvit.demo.work.Frames
-import dev.kerasvit.testing.LITERT_BYTES_PER_RUN
-import dev.kerasvit.testing.allocatedBy
-import java.io.File
 import java.nio.BufferUnderflowException
-import java.util.concurrent.CountDownLatch
-import java.util.concurrent.atomic.AtomicLong
 import kotlin.test.assertEquals
-import kotlin.test.assertFalse
-import kotlin.test.assertIs
 import kotlin.test.assertNotNull
 import kotlin.test.assertNull
 import kotlin.test.assertTrue
 import org.junit.After
 import org.junit.Rule
 import org.junit.Test
-import org.junit.rules.TemporaryFolder
 import org.junit.runner.RunWith
 import org.mockito.Mockito.verify
 import org.robolectric.RobolectricTestRunner
 import org.robolectric.Shadows.shadowOf
 import org.robolectric.annotation.Config
-import org.robolectric.shadows.ShadowDisplayManager
 
-/** The way of a camera's frames, from Robolectric's camera to the screen. */
+/** One of Robolectric's cameras, from its opening to its closing. */
 @RunWith(RobolectricTestRunner::class)
 @Config(
     shadows = [FakeImageReader::class, TroubledCameraManager::class, TroubledCamera::class],
 )
 class CameraTest {
-    @get:Rule
-    val folder = TemporaryFolder()
     @get:Rule
     val phone = Phone()
     private val manager = phone.app.getSystemService(CameraManager::class.java)
@@ -67,7 +43,7 @@ class CameraTest {
 
     @Test
     fun `a frame reaches the model upright, whatever way the phone is held`() {
-        addCameras()
+        manager.addCameras()
         // Where the first pixel of the sensor's first row must be on the screen.
         val cases = mapOf(
             (Facing.BACK to 0) to Corner(480, 640, 479, 0),
@@ -94,7 +70,7 @@ class CameraTest {
 
     @Test
     fun `frames are at least as large as a model wants them, where the camera has such`() {
-        addCameras()
+        manager.addCameras()
         val expected = mapOf(200 to 240, 480 to 480, 512 to 1080, 1080 to 1080, 2000 to 1080)
         for ((leastSide, side) in expected) {
             val camera = assertNotNull(open(Facing.BACK, leastSide = leastSide))
@@ -116,48 +92,32 @@ class CameraTest {
             val camera = cameraOf(CameraCharacteristics.LENS_FACING_BACK)
             val key = CameraCharacteristics.CONTROL_AF_AVAILABLE_MODES
             if (modes != null) shadowOf(camera).set(key, modes)
-            assertEquals(expected, Lens(camera, Facing.BACK, 0, 480).focusMode)
+            assertEquals(expected, Lens(camera, Facing.BACK, 0, FULL_HD, 480).focusMode)
         }
     }
 
     @Test
-    fun `the camera is opened again for a model with a larger input`() {
-        val models = folder.newFolder()
-        copyOfBundle(models, "digits-int8")
-        val json = File(copyOfBundle(models, "digits-float16"), "model.json")
-        json.writeText(enlarged(json.readText(), side = 512))
-        phone.app.testBundles = FolderBundles(models)
-        addCameras()
-        startCameraOfApp()
-        assertEquals(FrameSize(1080, 1920), phone.state.frame)
-        val large = FakeImageReader.newest
-        phone.tap("digits-float16")
-        phone.tap("digits-int8")
-        surface()
-        assertTrue(large.isClosed)
-        assertEquals(FrameSize(480, 640), phone.state.frame)
-        val small = FakeImageReader.newest
-        // The other one of the comparison has the large input.
-        phone.app.store(null).send(Event.PickModel(rival = true))
-        phone.app.store(null).send(Event.ChooseModel("digits-float16"))
-        phone.tap(R.string.screen_compare)
-        surface()
-        assertTrue(small.isClosed)
-        assertEquals(FrameSize(1080, 1920), phone.state.frame)
-    }
-
-    private fun enlarged(json: String, side: Int): String {
-        val changed = json
-            .replace("\"height\": 32", "\"height\": $side")
-            .replace("\"width\": 32", "\"width\": $side")
-            .replace(Regex("1,(\\s*)32,(\\s*)32,(\\s*)3\\b"), "1,$1$side,$2$side,$33")
-        check(changed != json) { "there is no input of 32 x 32 in $json" }
-        return changed
+    fun `preview and frames have sizes that every camera gives at the same time`() {
+        val sizes = listOf(
+            Size(640, 480), Size(960, 720), Size(1440, 1080), Size(1600, 1200), Size(1920, 1080),
+            Size(4032, 3024),
+        )
+        val camera = cameraOf(CameraCharacteristics.LENS_FACING_BACK, sizes = sizes)
+        val found = { display: Size, leastSide: Int ->
+            Lens(camera, Facing.BACK, 0, display, leastSide).run { previewSize to frameSize }
+        }
+        val (vga, fullHd) = Size(640, 480) to Size(1920, 1080)
+        assertEquals(Size(1440, 1080) to vga, found(FULL_HD, 480))
+        assertEquals(Size(1440, 1080) to vga, found(Size(1440, 3200), 480))
+        assertEquals(fullHd to fullHd, found(FULL_HD, 2000))
+        assertEquals(Size(960, 720) to vga, found(Size(720, 1600), 480))
+        assertEquals(Size(960, 720) to Size(960, 720), found(Size(720, 1600), 2000))
+        assertEquals(vga to vga, found(Size(240, 320), 480)) // The least that there is.
     }
 
     @Test
     fun `of the frames that came meanwhile only the newest is classified, and all are closed`() {
-        addCameras()
+        manager.addCameras()
         open(Facing.BACK)
         val frames = List(5) { number -> cameraFrame(640, 480) { _, _ -> 20 * number } }
         // On the worker's own thread: it is busy while they come.
@@ -169,7 +129,7 @@ class CameraTest {
 
     @Test
     fun `after closing, nothing arrives and the camera is free`() {
-        addCameras()
+        manager.addCameras()
         val camera = assertNotNull(open(Facing.BACK))
         val reader = FakeImageReader.newest
         camera.close()
@@ -181,7 +141,7 @@ class CameraTest {
 
     @Test
     fun `a camera that another app takes over is told once`() {
-        addCameras()
+        manager.addCameras()
         open(Facing.BACK)
         shadowOf(manager).triggerDisconnect()
         settle()
@@ -191,7 +151,7 @@ class CameraTest {
 
     @Test
     fun `a frame for which there is no memory is told, and closed`() {
-        addCameras()
+        manager.addCameras()
         open(Facing.BACK) { throw OutOfMemoryError() }
         val frame = cameraFrame(640, 480) { _, _ -> 0 }
         FakeImageReader.newest.send(frame)
@@ -202,7 +162,7 @@ class CameraTest {
 
     @Test
     fun `a surprise in a frame is told, and the frame closed`() {
-        addCameras()
+        manager.addCameras()
         val surprises = listOf(BufferUnderflowException(), IndexOutOfBoundsException("5"))
         for (surprise in surprises) {
             val camera = assertNotNull(open(Facing.BACK) { throw surprise })
@@ -218,72 +178,9 @@ class CameraTest {
     }
 
     @Test
-    fun `a frame whose planes are too short is a message on the screen`() {
-        startWithCamera()
-        val frame = cameraFrame(640, 480) { _, _ -> 0 }
-        frame.planes[0].buffer.limit(640 * 400) // In the middle of a row.
-        FakeImageReader.newest.send(frame)
-        phone.settle()
-        assertTrue(phone.shows("BufferUnderflowException"))
-        // The app lives on.
-        phone.tap(R.string.action_retry)
-        sendToApp()
-        assertIs<Result.Answer>(phone.state.result)
-    }
-
-    @Test
-    fun `what the camera sees is on the screen`() {
-        val now = AtomicLong()
-        phone.app.testClock = Clock { now.addAndGet(7_000_000) }
-        startWithCamera()
-        assertEquals(Source.Camera(Facing.BACK), phone.state.settings.source)
-        assertEquals(FrameSize(480, 640), phone.state.frame)
-        repeat(60) { sendToApp() }
-        val answer = assertIs<Result.Answer>(phone.state.result)
-        assertTrue(phone.shows(answer.rows[0].label))
-        val reader = FakeImageReader.newest
-        phone.screenshot("camera_light")
-        val name = phone.activity.getString(R.string.camera_shown)
-        val shown = phone.rule.onNodeWithContentDescription(name).fetchSemanticsNode()
-        assertEquals(phone.activity.window.decorView.width, shown.size.width)
-        phone.tap(R.string.camera_flip)
-        assertEquals(Source.Camera(Facing.FRONT), phone.state.settings.source)
-        assertTrue(reader.isClosed)
-        assertFalse(FakeImageReader.newest.isClosed)
-    }
-
-    @Test
-    fun `frames are upright on the display that shows the app, whatever way it is held`() {
-        phone.display = ShadowDisplayManager.addDisplay("w411dp-h891dp")
-        turn(phone.display, Surface.ROTATION_90)
-        startWithCamera()
-        assertEquals(FrameSize(640, 480), phone.state.frame)
-        turn(phone.display, Surface.ROTATION_180)
-        assertEquals(FrameSize(480, 640), phone.state.frame)
-        turn(Display.DEFAULT_DISPLAY, Surface.ROTATION_90)
-        assertEquals(FrameSize(480, 640), phone.state.frame)
-    }
-
-    private fun turn(display: Int, rotation: Int) {
-        val displays = checkNotNull(phone.app.getSystemService(DisplayManager::class.java))
-        shadowOf(displays.getDisplay(display)).setRotation(rotation)
-        shadowOf(Looper.getMainLooper()).idle()
-    }
-
-    @Test
-    fun `a device with only a front camera shows what that one sees`() {
-        addCamera("1", CameraCharacteristics.LENS_FACING_FRONT, 270)
-        startCameraOfApp()
-        assertEquals(Source.Camera(Facing.FRONT), phone.state.settings.source)
-        assertFalse(phone.shows(R.string.problem_no_camera))
-        sendToApp()
-        assertIs<Result.Answer>(phone.state.result)
-    }
-
-    @Test
     fun `cameras that give no colour pictures are not offered`() {
-        addCamera("0", CameraCharacteristics.LENS_FACING_BACK, 90, sizes = emptyList())
-        addCamera("1", CameraCharacteristics.LENS_FACING_FRONT, 270)
+        manager.addCamera("0", CameraCharacteristics.LENS_FACING_BACK, 90, sizes = emptyList())
+        manager.addCamera("1", CameraCharacteristics.LENS_FACING_FRONT, 270)
         assertEquals(listOf(Facing.FRONT), phone.app.cameras.facings())
         assertNull(open(Facing.BACK))
         assertEquals(listOf<Problem>(Problem.NoCamera), problems)
@@ -297,200 +194,11 @@ class CameraTest {
 
     @Test
     fun `a camera that does not open is told, and holds no memory`() {
-        addCameras()
+        manager.addCameras()
         TroubledCameraManager.isInUse = true
         open(Facing.BACK)
         assertEquals(listOf<Problem>(Problem.CameraInUse), problems)
         assertTrue(FakeImageReader.newest.isClosed)
-    }
-
-    @Test
-    fun `a late failure of one camera leaves the other to be closed`() {
-        startWithCamera()
-        shadowOf(manager).triggerDisconnect()
-        settle() // The activity does not know of it yet.
-        phone.app.store(null).send(Event.ChooseSource(Source.Camera(Facing.FRONT)))
-        phone.settle()
-        val front = FakeImageReader.newest
-        assertFalse(front.isClosed)
-        phone.controller.pause()
-        phone.settle()
-        assertTrue(front.isClosed)
-    }
-
-    @Test
-    fun `the other camera waits for the first one to be closed, however busy the worker is`() {
-        startWithCamera()
-        val busy = CountDownLatch(1)
-        phone.app.worker.post { busy.await() } // As in an inference.
-        choose(Facing.FRONT)
-        busy.countDown()
-        phone.settle()
-        assertNull(phone.state.sourceProblem)
-        assertEquals(Source.Camera(Facing.FRONT), phone.state.settings.source)
-        assertEquals(2, TroubledCameraManager.openings)
-        sendToApp()
-        assertIs<Result.Answer>(phone.state.result)
-    }
-
-    @Test
-    fun `a camera that is closed before it has opened is waited for`() {
-        startWithCamera()
-        val busy = CountDownLatch(1)
-        phone.app.cameraThread.post { busy.await() }
-        for (facing in listOf(Facing.FRONT, Facing.BACK, Facing.FRONT)) choose(facing)
-        busy.countDown()
-        phone.settle()
-        assertNull(phone.state.sourceProblem)
-        assertEquals(1, TroubledCameraManager.open.size)
-        sendToApp()
-        assertIs<Result.Answer>(phone.state.result)
-        phone.controller.pause()
-        phone.settle()
-        assertTrue(TroubledCameraManager.open.isEmpty())
-    }
-
-    @Test
-    fun `an activity that is made anew waits for the camera of the one before it`() {
-        startWithCamera()
-        val busy = CountDownLatch(1)
-        phone.app.worker.post { busy.await() }
-        val saved = Bundle()
-        phone.controller.pause().stop().saveInstanceState(saved).destroy()
-        phone.create(saved)
-        giveSurface()
-        busy.countDown()
-        phone.settle()
-        assertNull(phone.state.sourceProblem)
-        sendToApp()
-        assertIs<Result.Answer>(phone.state.result)
-    }
-
-    private fun choose(facing: Facing) =
-        phone.app.store(null).send(Event.ChooseSource(Source.Camera(facing)))
-
-    @Test
-    fun `times of a picture are forgotten when the camera begins`() {
-        addCameras()
-        startCameraOfApp()
-        repeat(5) { sendToApp() }
-        // The first three frames are the warm-up.
-        assertTrue(assertIs<Result.Answer>(phone.state.result).times.count <= 2)
-    }
-
-    @Test
-    fun `the camera is closed while the app is not in front`() {
-        startWithCamera()
-        val reader = FakeImageReader.newest
-        phone.controller.pause()
-        phone.settle()
-        assertTrue(reader.isClosed)
-        phone.controller.resume()
-        phone.settle()
-        assertFalse(FakeImageReader.newest.isClosed)
-    }
-
-    @Test
-    fun `left, the camera is closed at once, however busy the worker is`() {
-        startWithCamera()
-        val reader = FakeImageReader.newest
-        val busy = CountDownLatch(1)
-        phone.app.worker.post { busy.await() } // As in an inference.
-        phone.controller.pause()
-        shadowOf(phone.app.cameraThread.looper).idle()
-        assertTrue(TroubledCameraManager.open.isEmpty())
-        // The worker may be reading one of its frames.
-        assertFalse(reader.isClosed)
-        busy.countDown()
-        phone.settle()
-        assertTrue(reader.isClosed)
-    }
-
-    @Test
-    fun `preview and frames have sizes that every camera gives at the same time`() {
-        val sizes = listOf(
-            Size(640, 480), Size(1440, 1080), Size(1600, 1200), Size(1920, 1080), Size(4032, 3024),
-        )
-        val camera = cameraOf(CameraCharacteristics.LENS_FACING_BACK, sizes = sizes)
-        assertEquals(Size(1440, 1080), Lens(camera, Facing.BACK, 0, 480).previewSize)
-        assertEquals(Size(1920, 1080), Lens(camera, Facing.BACK, 0, 2000).frameSize)
-    }
-
-    @Test
-    fun `how fast it goes is shown, frames per second only of a camera`() {
-        val now = AtomicLong()
-        phone.app.testClock = Clock { now.get() }
-        addCameras()
-        shadowOf(phone.app).grantPermissions(Manifest.permission.CAMERA)
-        phone.start()
-        assertTrue("0.00 ms" in phone.texts(), "${phone.texts()}")
-        phone.tap(R.string.source_camera)
-        surface()
-        repeat(14) {
-            now.addAndGet(100_000_000)
-            sendToApp()
-        }
-        assertTrue("0.00 ms · 10 fps" in phone.texts(), "${phone.texts()}")
-        phone.send(Event.Show(Screen.COMPARE))
-        repeat(14) {
-            now.addAndGet(100_000_000)
-            sendToApp()
-        }
-        assertTrue("10 fps" in phone.texts(), "${phone.texts()}")
-    }
-
-    @Test
-    fun `frames allocate nothing but where the screen is written to`() {
-        startWithCamera()
-        val frames = phone.app.store(null).frames
-        val image = RgbImage(480, 640)
-        val bytes = LongArray(100)
-        phone.app.worker.post { repeat(50) { frames.onFrame(image) } }
-        phone.settle()
-        val before = phone.state.result
-        val shown = mutableListOf<Result>()
-        phone.app.store(null).observe {
-            if (it.result !== (shown.lastOrNull() ?: before)) shown += it.result
-        }
-        var nanos = 0L
-        phone.app.worker.post {
-            val start = System.nanoTime()
-            for (i in bytes.indices) bytes[i] = allocatedBy { frames.onFrame(image) }
-            nanos = System.nanoTime() - start
-        }
-        phone.settle()
-        // The JVM itself allocates once in a while: 7 KB, in one frame of hundreds.
-        val allocating = bytes.count { it > LITERT_BYTES_PER_RUN } - 1
-        assertTrue(allocating <= shown.size, "$allocating, ${shown.size} shown: ${bytes.toList()}")
-        // Five in a second; the app counts whole milliseconds, so that 200 of them may be 199.
-        assertTrue(shown.size <= nanos / 199_000_000 + 1, "${shown.size} shown in $nanos ns")
-    }
-
-    private fun startWithCamera() {
-        addCameras()
-        startCameraOfApp()
-    }
-
-    private fun startCameraOfApp() {
-        shadowOf(phone.app).grantPermissions(Manifest.permission.CAMERA)
-        phone.start()
-        phone.tap(R.string.source_camera)
-        surface()
-    }
-
-    // Robolectric's views make none.
-    private fun surface() {
-        giveSurface()
-        phone.settle()
-    }
-
-    private fun giveSurface() {
-        phone.activity.camera.onSurface(TextureView(phone.activity), SurfaceTexture(0))
-    }
-
-    private fun sendToApp() {
-        FakeImageReader.newest.send(cameraFrame(640, 480) { x, _ -> if (x in 200..280) 255 else 0 })
-        phone.settle()
     }
 
     private fun open(
@@ -506,7 +214,7 @@ class CameraTest {
         }
         val texture = SurfaceTexture(0)
         val camera =
-            phone.app.cameras.open(facing, texture, displayDegrees, leastSide, frames) {
+            phone.app.cameras.open(facing, texture, displayDegrees, FULL_HD, leastSide, frames) {
                 problems += it
             }
         settle()
@@ -522,19 +230,8 @@ class CameraTest {
         shadowOf(phone.app.cameraThread.looper).idle()
         shadowOf(phone.app.worker.looper).idle()
     }
-
-    // As in most phones: the sensors lie on their sides.
-    private fun addCameras() {
-        addCamera("0", CameraCharacteristics.LENS_FACING_BACK, 90)
-        addCamera("1", CameraCharacteristics.LENS_FACING_FRONT, 270)
-    }
-
-    private fun addCamera(
-        id: String,
-        facing: Int,
-        sensorDegrees: Int,
-        sizes: List<Size> = listOf(Size(320, 240), Size(640, 480), Size(1920, 1080)),
-    ) = shadowOf(manager).addCamera(id, cameraOf(facing, sensorDegrees, sizes))
 }
+
+private val FULL_HD = Size(1080, 1920)
 
 private fun RgbImage.level(x: Int, y: Int): Int = bytes[(y * width + x) * 3].toInt() and 0xFF

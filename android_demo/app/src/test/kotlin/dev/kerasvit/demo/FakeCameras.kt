@@ -36,6 +36,19 @@ fun cameraOf(
     return lens
 }
 
+/** As in most phones: the sensors lie on their sides. */
+fun CameraManager.addCameras() {
+    addCamera("0", CameraCharacteristics.LENS_FACING_BACK, 90)
+    addCamera("1", CameraCharacteristics.LENS_FACING_FRONT, 270)
+}
+
+fun CameraManager.addCamera(
+    id: String,
+    facing: Int,
+    sensorDegrees: Int,
+    sizes: List<Size> = listOf(Size(320, 240), Size(640, 480), Size(1920, 1080)),
+) = shadowOf(this).addCamera(id, cameraOf(facing, sensorDegrees, sizes))
+
 /**
  * Robolectric's cameras, which a test can unplug, or give to another app. As in many phones, a
  * second one does not open while one is open.

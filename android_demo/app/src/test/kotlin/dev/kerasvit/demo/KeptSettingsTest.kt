@@ -1,18 +1,24 @@
 package dev.kerasvit.demo
 
 import android.content.Context
+import android.content.Intent
+import android.net.Uri
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Facing
+import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Screen
 import dev.kerasvit.demo.state.Settings
 import dev.kerasvit.demo.state.Source
 import dev.kerasvit.engine.Backend
+import java.io.File
 import kotlin.test.assertEquals
+import kotlin.test.assertIs
 import kotlin.test.assertNull
 import org.junit.Rule
 import org.junit.Test
 import org.junit.runner.RunWith
 import org.robolectric.RobolectricTestRunner
+import org.robolectric.Shadows.shadowOf
 import org.xmlpull.v1.XmlPullParser
 
 /** What the app remembers after a swipe from the recents, when no activity is restored. */
@@ -65,6 +71,27 @@ class KeptSettingsTest {
         }
         kept.write(Settings(source = Source.Picture("content://mail/7", isLasting = false)))
         assertNull(kept.read()?.source)
+    }
+
+    @Test
+    fun `a photo is shown again only on the phone, and as long as, it can be read`() {
+        val photo = Uri.parse("content://photos/7")
+        val digit = File("../testing/models/digits-int8/samples/digit-2.png")
+        shadowOf(phone.app.contentResolver)
+            .registerInputStreamSupplier(photo) { digit.inputStream() }
+        val source = Source.Picture("$photo")
+        phone.app.keptSettings.write(Settings(source = source))
+        phone.app.store(null)
+        phone.start()
+        assertEquals(Source.Golden, phone.state.settings.source)
+        phone.app.contentResolver
+            .takePersistableUriPermission(photo, Intent.FLAG_GRANT_READ_URI_PERMISSION)
+        phone.app.keptSettings.write(Settings(source = source))
+        phone.app.endProcess()
+        phone.app.store(null)
+        phone.start()
+        assertEquals(source, phone.state.settings.source)
+        assertIs<Result.Answer>(phone.state.result)
     }
 
     @Test

@@ -154,7 +154,7 @@ class KerasVitTest {
             val file = "bundles/cifar10-int8/samples/moose.jpg"
             val moose = assets.open(file).use(BitmapFactory::decodeStream)
             assertEquals("deer", it.classifyBlocking(moose).first().label)
-            assertEquals(130, it.engine.taken)
+            assertEquals(130, it.engine.delegated)
         }
         val absent = assertFailsWith<BundleException> { KerasVit.openBlocking(assets, "flowers") }
         assertEquals(BundleProblem.Missing("model.json"), absent.problem)

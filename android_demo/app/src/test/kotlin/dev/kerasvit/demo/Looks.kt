@@ -65,6 +65,8 @@ val looks: List<Look> = listOf(
         listOf(Event.ModelRead(it.models!![1].copy(isAdded = true)), Event.PickModel(rival = false))
     },
     Look("zip offered") { listOf(Event.OfferZip("content://mail/7")) },
+    Look("zips pushed") { listOf(Event.OfferPushed(listOf("flowers-int8.zip", "fruit.zip"))) },
+    Look("zip being copied", isBusy = true) { listOf(Event.AddZip("content://mail/7")) },
     Look("model being added", isBusy = true) { listOf(Event.Adding) },
     Look("model not added") {
         val problem = BundleProblem.Corrupt("model.json", "expected a JSON object.")

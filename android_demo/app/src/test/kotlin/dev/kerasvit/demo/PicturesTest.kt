@@ -1,7 +1,9 @@
 package dev.kerasvit.demo
 
 import android.graphics.Bitmap
+import android.graphics.ColorSpace
 import android.media.ExifInterface
+import dev.kerasvit.android.rgbImageOf
 import dev.kerasvit.core.FolderFiles
 import dev.kerasvit.core.RgbImage
 import dev.kerasvit.demo.source.Pictures
@@ -12,6 +14,8 @@ import org.junit.Rule
 import org.junit.Test
 import org.junit.rules.TemporaryFolder
 import org.junit.runner.RunWith
+import org.mockito.Mockito.mock
+import org.mockito.Mockito.`when`
 import org.robolectric.RobolectricTestRunner
 import org.robolectric.RuntimeEnvironment
 import org.robolectric.annotation.Config
@@ -68,6 +72,36 @@ class PicturesTest {
         val image = read(bitmap(4, 2) { x, _ -> if (x < 2) -1 else BLACK })
         assertEquals(4 to 2, image.width to image.height)
         assertEquals(255, image.level(0, 0))
+    }
+
+    @Test
+    fun `a photo of more than 16 megapixels is decoded at half of its size`() {
+        val large = Bitmap.createBitmap(5000, 3400, Bitmap.Config.ARGB_8888)
+        val image = read(large)
+        assertEquals(2500 to 1700, image.width to image.height)
+    }
+
+    @Test
+    @Config(sdk = [26, 35])
+    fun `wide colours become those of sRGB`() {
+        val wide = ColorSpace.get(ColorSpace.Named.DISPLAY_P3)
+        val bitmap = Bitmap.createBitmap(1, 1, Bitmap.Config.ARGB_8888, false, wide)
+        bitmap.setPixel(0, 0, 0xFFC86432.toInt())
+        val image = read(bitmap)
+        val found = image.bytes.map { it.toInt() and 0xFF }
+        for ((level, expected) in found zip listOf(0xC8, 0x64, 0x32)) {
+            assertEquals(expected.toDouble(), level.toDouble(), 2.0, "$found")
+        }
+    }
+
+    @Test
+    fun `a bitmap in the GPU's memory is copied`() {
+        val copy = bitmap(4, 2) { x, _ -> if (x < 2) -1 else BLACK }
+        val bitmap = mock(Bitmap::class.java) // Robolectric has no GPU.
+        `when`(bitmap.config).thenReturn(Bitmap.Config.HARDWARE)
+        `when`(bitmap.copy(Bitmap.Config.ARGB_8888, false)).thenReturn(copy)
+        val image = rgbImageOf(bitmap)
+        assertEquals(listOf(255, 255, 0, 0), (0 until 4).map { image.level(it, 1) })
     }
 
     private fun read(bitmap: Bitmap): RgbImage {

@@ -55,17 +55,28 @@ class ProblemsTest {
 
     @Test
     fun `a changed model is not the one described`() {
-        startWithDamaged {
-            val model = File(it, "model.tflite")
-            val bytes = model.readBytes()
-            bytes[bytes.size / 2] = (bytes[bytes.size / 2] + 1).toByte()
-            model.writeBytes(bytes)
-        }
+        startWithDamaged { changeWeight(File(it, "model.tflite")) }
         assertTrue(phone.shows(R.string.problem_hash))
         val expected = Regex("\"sha256\": \"(\\w+)\"")
             .find(File(folder.root, "digits-int8/model.json").readText())!!.groupValues[1]
         assertTrue(phone.shows(expected))
         phone.screenshot("problem_hash")
+    }
+
+    @Test
+    fun `a model is hashed once, not whenever it is loaded`() {
+        phone.app.testBundles = FolderBundles(folder.root)
+        val model = File(copyOfBundle(folder.root), "model.tflite")
+        phone.start()
+        changeWeight(model)
+        phone.send(Event.ChooseThreads(2))
+        assertEquals(2, assertIs<Result.Answer>(phone.state.result).info.threads)
+    }
+
+    private fun changeWeight(model: File) {
+        val bytes = model.readBytes()
+        bytes[bytes.size / 2] = (bytes[bytes.size / 2] + 1).toByte()
+        model.writeBytes(bytes)
     }
 
     @Test

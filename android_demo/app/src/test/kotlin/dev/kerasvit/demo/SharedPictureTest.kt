@@ -55,6 +55,21 @@ class SharedPictureTest {
     }
 
     @Test
+    fun `an app that does not give its picture is waited for until the user goes on`() {
+        val stalled = StalledStream()
+        shadowOf(phone.app.contentResolver).registerInputStream(photo, stalled)
+        phone.start()
+        phone.app.store(null).send(Event.ShowShared(Source.Picture("$photo", isLasting = false)))
+        stalled.asked.await()
+        phone.send(Event.ChooseSource(Source.Golden))
+        assertIs<Result.Answer>(phone.state.result)
+        stalled.end()
+        phone.settle()
+        assertEquals(Source.Golden, phone.state.settings.source)
+        assertNull(phone.state.sourceProblem)
+    }
+
+    @Test
     fun `only what a content provider gives is read`() {
         assertEquals(photo, sharedPicture(sending(photo)))
         for (uri in listOf("file:///data/data/dev.kerasvit.demo/a", "https://a.b/c", "a")) {

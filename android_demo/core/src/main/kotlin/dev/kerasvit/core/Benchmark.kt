@@ -41,7 +41,7 @@ fun benchmark(
             val first = classifier.classify(golden.image).inferenceNanos
             tellStep("cold") {
                 put("runtime", engine.info.runtime)
-                put("taken", engine.info.taken)
+                put("delegated", engine.info.delegated)
                 put("load_ms", (loaded - start) / 1e6)
                 put("first_ms", first / 1e6)
             }

@@ -45,8 +45,8 @@ private fun StringBuilder.appendMeasured(word: String, measured: Measured, bundl
     appendLine(if (measured.classAgrees) "" else "; expected $expected")
     val millis = "%.2f".format(Locale.ROOT, measured.inferenceMillis)
     appendLine("  time: $millis ms, ${measured.info.threads} threads")
-    measured.info.taken?.let {
-        appendLine("  taken: $it of ${bundle.description.operators} operators")
+    measured.info.delegated?.let {
+        appendLine("  delegated: $it of ${bundle.description.operators} operators")
     }
 }
 

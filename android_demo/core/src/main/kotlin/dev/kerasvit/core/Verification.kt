@@ -59,10 +59,10 @@ fun verify(
     factory: EngineFactory,
     backends: List<Backend> = factory.backends,
     threads: Int = 2,
-): List<BackendVerdict> = verdicts(files, bundle, factory, backends, threads).toList()
+): List<BackendVerdict> = verifyEach(files, bundle, factory, backends, threads).toList()
 
 /** As [verify], one by one: a backend runs when its verdict is asked for. */
-fun verdicts(
+fun verifyEach(
     files: BundleFiles,
     bundle: Bundle,
     factory: EngineFactory,

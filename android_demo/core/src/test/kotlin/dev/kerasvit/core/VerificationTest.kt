@@ -185,21 +185,21 @@ class VerificationTest {
               scores: differs by 0.00, allowed are 0.750
               class: dog
               time: T ms, 2 threads
-              taken: 1 of 5 operators
+              delegated: 1 of 5 operators
 
             CPU_HALF: passed
               input: differs by 0.00, allowed are 1.00e-06
               scores: differs by 0.00, allowed are 1.50
               class: dog
               time: T ms, 2 threads
-              taken: 1 of 5 operators
+              delegated: 1 of 5 operators
 
             CPU_PLAIN: FAILED
               input: differs by 0.00, allowed are 1.00e-06
               scores: differs by 43.0, allowed are 0.750: TOO MUCH
               class: cat; expected dog
               time: T ms, 2 threads
-              taken: 1 of 5 operators
+              delegated: 1 of 5 operators
 
             GPU: not run, UNAVAILABLE: no libOpenCL.so
 

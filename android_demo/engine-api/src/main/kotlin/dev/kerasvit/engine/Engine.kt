@@ -29,7 +29,7 @@ data class EngineInfo(
      * How many of the model's operators the backend took; the runtime's own kernels run the others.
      * Null if unknown, and for [Backend.CPU_PLAIN], where they run all.
      */
-    val taken: Int?,
+    val delegated: Int?,
 )
 
 /** Makes engines of one runtime. */

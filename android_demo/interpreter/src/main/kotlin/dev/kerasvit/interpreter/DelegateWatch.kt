@@ -19,7 +19,7 @@ import dev.kerasvit.engine.EngineFailure
  * @param address of a `TfLiteDelegate` that no interpreter has yet
  */
 internal class DelegateWatch(address: Long) {
-    private var taken = 0
+    private var delegated = 0
     private var all = 0
 
     // A field: else it would be collected while native code still refers to it.
@@ -47,7 +47,7 @@ internal class DelegateWatch(address: Long) {
         val status = original.invokeInt(arrayOf(context, delegate))
         val after = executionPlan(context)
         if (before != null && after != null) {
-            taken += (before - after).size
+            delegated += (before - after).size
             all += before.size
         }
         return status
@@ -59,9 +59,9 @@ internal class DelegateWatch(address: Long) {
      * @param name of the delegate
      * @throws EngineException if it took none, which no runtime calls a failure
      */
-    fun taken(name: String): Int? {
+    fun delegated(name: String): Int? {
         if (all == 0) return null
-        if (taken > 0) return taken
+        if (delegated > 0) return delegated
         val reason = "$name takes none of the model's $all operators"
         throw EngineException(EngineFailure.REFUSED, reason)
     }

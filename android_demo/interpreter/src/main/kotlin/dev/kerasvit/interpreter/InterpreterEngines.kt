@@ -102,7 +102,7 @@ private class WatchedDelegate(
     private val watch = DelegateWatch(handle)
 
     /** How many operators it took; null if unknown. */
-    val taken: Int? get() = watch.taken(name)
+    val delegated: Int? get() = watch.delegated(name)
 
     override fun getNativeHandle(): Long = handle
 
@@ -116,7 +116,7 @@ private class InterpreterEngine(
     runtime: String,
 ) : Engine {
     override val info =
-        EngineInfo(options.backend, options.threads, runtime, taken = delegate?.taken)
+        EngineInfo(options.backend, options.threads, runtime, delegated = delegate?.delegated)
 
     // `Interpreter.run` would make both anew for each image.
     private val inputs = arrayOfNulls<Any>(1)

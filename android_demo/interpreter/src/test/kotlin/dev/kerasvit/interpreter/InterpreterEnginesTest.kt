@@ -24,7 +24,7 @@ import org.junit.jupiter.api.BeforeAll
 /** The runtime of the APK, its x86-64 library, on this computer's JVM. */
 class InterpreterEnginesTest : EngineTests(
     InterpreterEngines(),
-    operatorsTaken = mapOf("digits-float16" to 127, "digits-int8" to 138), // of 157 and 185
+    operatorsDelegated = mapOf("digits-float16" to 127, "digits-int8" to 138), // of 157 and 185
     // A view of the output's memory, and an iterator over the map of outputs.
     bytesPerRun = 112,
 ) {

@@ -113,7 +113,7 @@ class KerasVit private constructor(
          *
          * @param name of the bundle's folder
          * @param options the backend is a strict choice: nothing else is tried
-         * @param most how many classes an answer has
+         * @param maxResults how many classes an answer has
          * @throws BundleException if a file is absent, damaged, or not the one of `model.json`
          * @throws EngineException if the backend cannot be had or refuses the model
          */
@@ -121,14 +121,14 @@ class KerasVit private constructor(
             assets: AssetManager,
             name: String,
             options: EngineOptions = EngineOptions(Backend.CPU, threads = 2),
-            most: Int = 5,
-        ): KerasVit = open(AssetFiles(assets, name), options, most)
+            maxResults: Int = 5,
+        ): KerasVit = open(AssetFiles(assets, name), options, maxResults)
 
         /** The same of a bundle anywhere, on any runtime. */
         suspend fun open(
             files: BundleFiles,
             options: EngineOptions = EngineOptions(Backend.CPU, threads = 2),
-            most: Int = 5,
+            maxResults: Int = 5,
             engines: EngineFactory = CompiledModelEngines(),
         ): KerasVit {
             val thread = Executors.newSingleThreadExecutor { Thread(it, "keras_vit ${files.name}") }
@@ -139,7 +139,7 @@ class KerasVit private constructor(
                     val bundle = readBundle(files)
                     val model = readModel(files, bundle.description)
                     val engine = engines.create(model, options)
-                    KerasVit(Classifier(bundle, engine, most), thread).also { loaded = it }
+                    KerasVit(Classifier(bundle, engine, maxResults), thread).also { loaded = it }
                 }
             } catch (error: Throwable) {
                 // Loaded, but nobody waits for it any more: the coroutine was cancelled.
@@ -154,16 +154,16 @@ class KerasVit private constructor(
             assets: AssetManager,
             name: String,
             options: EngineOptions = EngineOptions(Backend.CPU, threads = 2),
-            most: Int = 5,
-        ): KerasVit = runBlocking { open(assets, name, options, most) }
+            maxResults: Int = 5,
+        ): KerasVit = runBlocking { open(assets, name, options, maxResults) }
 
         @JvmStatic
         @JvmOverloads
         fun openBlocking(
             files: BundleFiles,
             options: EngineOptions = EngineOptions(Backend.CPU, threads = 2),
-            most: Int = 5,
+            maxResults: Int = 5,
             engines: EngineFactory = CompiledModelEngines(),
-        ): KerasVit = runBlocking { open(files, options, most, engines) }
+        ): KerasVit = runBlocking { open(files, options, maxResults, engines) }
     }
 }

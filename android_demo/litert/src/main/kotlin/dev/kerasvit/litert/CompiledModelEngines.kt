@@ -52,10 +52,10 @@ class CompiledModelEngines(
         val compiled = compile(model, options)
         try {
             compiled.run()
-            val taken = taken(compiled, model, options)
+            val delegated = delegated(compiled, model, options)
             return CompiledModelEngine(
                 compiled,
-                EngineInfo(options.backend, options.threads, runtime, taken),
+                EngineInfo(options.backend, options.threads, runtime, delegated),
             )
         } catch (error: Throwable) {
             compiled.close()
@@ -78,7 +78,11 @@ class CompiledModelEngines(
     }
 
     /** How many operators the backend took; the runtime's own kernels run the others. */
-    private fun taken(compiled: CompiledModel, model: ByteBuffer, options: EngineOptions): Int? {
+    private fun delegated(
+        compiled: CompiledModel,
+        model: ByteBuffer,
+        options: EngineOptions,
+    ): Int? {
         val isWhole = compiled.isFullyAccelerated
         if (options.backend == Backend.CPU_PLAIN) {
             return if (isWhole) throw refused("XNNPACK takes the model unasked") else null

@@ -33,7 +33,7 @@ private fun enginesWith(cache: File? = null) =
 
 class CompiledModelEnginesTest : EngineTests(
     enginesWith(),
-    operatorsTaken = mapOf("digits-float16" to 157, "digits-int8" to 185),
+    operatorsDelegated = mapOf("digits-float16" to 157, "digits-int8" to 185),
     LITERT_BYTES_PER_RUN,
 ) {
     private val engines = enginesWith()
@@ -43,7 +43,7 @@ class CompiledModelEnginesTest : EngineTests(
         for (name in listOf("digits-float16", "digits-int8")) {
             val outcome = verifyOnGpu(name, engines)
             val info = assertIs<Outcome.Passed>(outcome, "$outcome").measured.info
-            assertEquals(readBundle(testModel(name)).description.operators, info.taken)
+            assertEquals(readBundle(testModel(name)).description.operators, info.delegated)
         }
     }
 

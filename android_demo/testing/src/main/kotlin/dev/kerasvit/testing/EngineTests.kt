@@ -38,15 +38,15 @@ import org.junit.jupiter.api.Test
 /**
  * What each runtime must do with models of digits, and with the app's, on this computer's CPU.
  *
- * @param operatorsTaken by XNNPACK, of each model of digits
+ * @param operatorsDelegated by XNNPACK, of each model of digits
  * @param bytesPerRun what the runtime's binding to Java allocates
  */
 abstract class EngineTests(
     private val engines: EngineFactory,
-    private val operatorsTaken: Map<String, Int>,
+    private val operatorsDelegated: Map<String, Int>,
     private val bytesPerRun: Long,
 ) {
-    private val names = operatorsTaken.keys
+    private val names = operatorsDelegated.keys
     private val cpus = listOf(Backend.CPU, Backend.CPU_HALF, Backend.CPU_PLAIN)
 
     @Test
@@ -83,7 +83,8 @@ abstract class EngineTests(
         )
         val (cold, golden, warm, interval) = steps.map { it.values.single().jsonObject }
         assertEquals(engines.runtime, cold.getValue("runtime").jsonPrimitive.content)
-        assertEquals(operatorsTaken["digits-float16"], cold.getValue("taken").jsonPrimitive.int)
+        val delegated = cold.getValue("delegated").jsonPrimitive.int
+        assertEquals(operatorsDelegated["digits-float16"], delegated)
         for (check in listOf(golden, steps[4].getValue("golden").jsonObject)) {
             val (difference, tolerance) = listOf("score_difference", "score_tolerance")
                 .map { check.getValue(it).jsonPrimitive.double }
@@ -119,8 +120,8 @@ abstract class EngineTests(
                 assertEquals(backend, it.info.backend)
                 assertEquals(1, it.info.threads)
                 assertEquals(engines.runtime, it.info.runtime)
-                val taken = operatorsTaken.takeIf { backend == Backend.CPU }?.get(name)
-                assertEquals(taken, it.info.taken)
+                val delegated = operatorsDelegated.takeIf { backend == Backend.CPU }?.get(name)
+                assertEquals(delegated, it.info.delegated)
             }
         }
     }
@@ -225,7 +226,7 @@ abstract class EngineTests(
     @Test
     fun `what XNNPACK does not have is not counted`() {
         engines.create(logSoftmax(), EngineOptions(Backend.CPU, 1)).use {
-            assertEquals(2, it.info.taken) // of 3
+            assertEquals(2, it.info.delegated) // of 3
         }
     }
 
@@ -237,7 +238,8 @@ abstract class EngineTests(
         }
         assertEquals(EngineFailure.REFUSED, error.kind)
         assertEquals("XNNPACK takes none of the model's 1 operators", error.reason)
-        engines.create(model, EngineOptions(Backend.CPU_PLAIN, 1)).use { assertNull(it.info.taken) }
+        val plain = engines.create(model, EngineOptions(Backend.CPU_PLAIN, 1))
+        plain.use { assertNull(it.info.delegated) }
     }
 
     @Test

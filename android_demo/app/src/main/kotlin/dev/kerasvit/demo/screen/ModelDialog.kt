@@ -11,6 +11,7 @@ import androidx.compose.material3.TextButton
 import androidx.compose.runtime.Composable
 import androidx.compose.ui.Modifier
 import androidx.compose.ui.semantics.clearAndSetSemantics
+import androidx.compose.ui.window.DialogProperties
 import dev.kerasvit.demo.R
 import dev.kerasvit.demo.state.Dialog
 import dev.kerasvit.demo.state.Event
@@ -28,7 +29,14 @@ internal fun ModelDialog(dialog: Dialog, send: (Event) -> Unit) {
             wording.text(R.string.zip_add),
             close,
         ) { send(Event.AddZip(dialog.uri)) }
-        is Dialog.Adding -> Progress()
+        is Dialog.OfferedPushed -> Question(
+            wording.text(R.string.zip_offered),
+            wording.text(R.string.zip_pushed_body, dialog.zips.joinToString()),
+            wording.text(R.string.zip_add),
+            { send(Event.RefusePushed) },
+        ) { send(Event.AddPushed) }
+        is Dialog.Copying -> Progress(R.string.zip_copying) { send(Event.StopCopying) }
+        is Dialog.Adding -> Progress(R.string.zip_adding)
         is Dialog.NotAdded -> NotAdded(dialog.problem, close)
         is Dialog.Removing -> Question(
             wording.text(R.string.model_remove_question, dialog.model),
@@ -54,13 +62,16 @@ private fun Question(
     text = { Text(body) },
 )
 
-// It cannot be left: it ends by itself.
+/** Without [stop], it cannot be left: it ends by itself. */
 @Composable
-private fun Progress() = AlertDialog(
-    onDismissRequest = {},
-    confirmButton = {},
-    title = { Text(LocalWording.current.text(R.string.zip_adding)) },
+private fun Progress(title: Int, stop: (() -> Unit)? = null) = AlertDialog(
+    onDismissRequest = stop ?: {},
+    confirmButton = {
+        if (stop != null) TextButton(stop) { Text(LocalWording.current.text(R.string.cancel)) }
+    },
+    title = { Text(LocalWording.current.text(title)) },
     text = { LinearProgressIndicator(Modifier.fillMaxWidth().clearAndSetSemantics {}) },
+    properties = DialogProperties(dismissOnClickOutside = false),
 )
 
 @Composable

@@ -29,7 +29,7 @@ internal fun RunDetails(result: Result, bundle: Bundle?, modifier: Modifier = Mo
     Column(modifier.fillMaxWidth().alpha(result.alpha)) {
         Section(R.string.run_title)
         Text(wording.backend(answer.info), style = MaterialTheme.typography.titleSmall)
-        Secondary(wording.taken(answer.info, answer.operators))
+        Secondary(wording.delegated(answer.info, answer.operators))
         Secondary(answer.info.runtime)
         Times(answer)
         if (bundle != null) {

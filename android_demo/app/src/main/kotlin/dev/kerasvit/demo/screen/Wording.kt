@@ -102,15 +102,15 @@ internal class Wording(val resources: Resources) {
         plural(R.plurals.run_backend, info.threads, backend(info.backend), info.threads)
 
     /** How much of the model the backend took. */
-    fun taken(info: EngineInfo, operators: Int): String {
+    fun delegated(info: EngineInfo, operators: Int): String {
         val isCpu = info.backend in listOf(Backend.CPU, Backend.CPU_HALF, Backend.CPU_PLAIN)
         val name = if (isCpu) text(R.string.xnnpack) else backend(info.backend)
-        val taken = info.taken
+        val delegated = info.delegated
         return when {
             info.backend == Backend.CPU_PLAIN -> text(R.string.run_own_kernels, operators)
-            taken == null -> text(R.string.run_taken_unknown, name, operators)
-            taken < operators -> text(R.string.run_taken, name, taken, operators)
-            else -> text(R.string.run_taken_all, name, operators)
+            delegated == null -> text(R.string.run_delegated_unknown, name, operators)
+            delegated < operators -> text(R.string.run_delegated, name, delegated, operators)
+            else -> text(R.string.run_delegated_all, name, operators)
         }
     }
 
@@ -196,7 +196,9 @@ internal class Wording(val resources: Resources) {
         R.string.verify_scores to measured.run { difference(scoreDifference, scoreTolerance) },
         R.string.verify_class to classes(measured, bundle),
         R.string.verify_time to withUnit(measured.inferenceMillis),
-        bundle?.let { R.string.verify_operators to taken(measured.info, it.description.operators) },
+        bundle?.description?.let {
+            R.string.verify_operators to delegated(measured.info, it.operators)
+        },
     ).map { (name, fact) -> text(name) to fact }
 
     private fun difference(value: Double, tolerance: Double): String =

@@ -44,6 +44,7 @@ class Cameras(context: Context, private val thread: Handler, private val worker:
      * Opens a camera when the one before it, which must have been closed, is free again. The
      * permission must have been granted.
      *
+     * @param display its pixels: not every camera gives larger frames
      * @param leastSide of the frames, in pixels, where the camera has such
      * @param frames gets upright images: always the newest frame, frames that come while one is
      *     classified are dropped
@@ -55,13 +56,14 @@ class Cameras(context: Context, private val thread: Handler, private val worker:
         facing: Facing,
         preview: SurfaceTexture,
         displayDegrees: Int,
+        display: Size,
         leastSide: Int,
         frames: Frames,
         fail: (Problem) -> Unit,
     ): OpenCamera? = try {
         val id = idOf(facing) ?: throw NoSuchElementException()
         val characteristics = manager.getCameraCharacteristics(id)
-        val lens = Lens(characteristics, facing, displayDegrees, leastSide)
+        val lens = Lens(characteristics, facing, displayDegrees, display, leastSide)
         preview.setDefaultBufferSize(lens.previewSize.width, lens.previewSize.height)
         val ask = { callback: CameraDevice.StateCallback ->
             manager.openCamera(id, callback, thread)
@@ -105,15 +107,17 @@ private fun frameSizes(characteristics: CameraCharacteristics): List<Size> =
     characteristics[CameraCharacteristics.SCALER_STREAM_CONFIGURATION_MAP]
         ?.getOutputSizes(ImageFormat.YUV_420_888).orEmpty().toList()
 
-/** Most cameras give frames and a preview of up to so many pixels at the same time. */
-private val Size.isFullHd: Boolean
-    get() = maxOf(width, height) <= 1920 && minOf(width, height) <= 1080
+/** Every camera gives frames and a preview at once that have at most 1080p, and the display's. */
+private fun Size.isFor(display: Size): Boolean =
+    maxOf(width, height) <= minOf(maxOf(display.width, display.height), 1920) &&
+        minOf(width, height) <= minOf(display.width, display.height, 1080)
 
 /** What is known of a camera before it is opened. */
 class Lens(
     characteristics: CameraCharacteristics,
     facing: Facing,
     val displayDegrees: Int,
+    display: Size,
     leastSide: Int,
 ) {
     val sensorDegrees: Int = characteristics[CameraCharacteristics.SENSOR_ORIENTATION] ?: 0
@@ -123,7 +127,7 @@ class Lens(
 
     // Small enough to be converted 30 times a second, large enough for the model.
     val frameSize: Size = frameSizes(characteristics).let { all ->
-        val sizes = all.filter { it.isFullHd }.ifEmpty { all }
+        val sizes = all.filter { it.isFor(display) }.ifEmpty { all }
         sizes.filter { minOf(it.width, it.height) >= leastSide }
             .minByOrNull { it.width * it.height }
             ?: sizes.maxBy { it.width * it.height }
@@ -145,7 +149,7 @@ class Lens(
     val previewSize: Size = characteristics[CameraCharacteristics.SCALER_STREAM_CONFIGURATION_MAP]
         ?.getOutputSizes(SurfaceTexture::class.java).orEmpty()
         .filter { it.width * frameSize.height == it.height * frameSize.width }
-        .filter { it.isFullHd }
+        .filter { it.isFor(display) }
         .maxByOrNull { it.width * it.height }
         ?: frameSize
 }

@@ -34,8 +34,19 @@ sealed class Event {
     /** The user wants the model of this zip. */
     data class AddZip(val uri: String) : Event()
 
+    /** The user does not want to wait for the other app any longer. */
+    object StopCopying : Event()
+
     /** A computer may have pushed zips. */
     object LookForPushed : Event()
+
+    /** Zips of these names were pushed, perhaps by another app. */
+    data class OfferPushed(val zips: List<String>) : Event()
+
+    /** The user wants the models that were pushed. */
+    object AddPushed : Event()
+
+    object RefusePushed : Event()
 
     /** A zip is being checked. */
     object Adding : Event()

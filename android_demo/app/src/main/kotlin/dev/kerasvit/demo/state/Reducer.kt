@@ -20,14 +20,16 @@ private fun after(state: UiState, event: Event): UiState = when (event) {
     is Event.ShowSettings -> state.copy(areSettingsShown = event.areShown)
     is Event.OfferZip -> state.copy(dialog = Dialog.Offered(event.uri))
     is Event.AddZip -> // The one worker is wanted here.
-        state.copy(dialog = Dialog.Adding, verification = state.verification.stopped())
+        state.copy(dialog = Dialog.Copying, verification = state.verification.stopped())
     is Event.Adding -> state.copy(dialog = Dialog.Adding)
     is Event.LookForPushed -> state
+    is Event.OfferPushed -> state.copy(dialog = Dialog.OfferedPushed(event.zips))
     is Event.Added -> added(state, event.name)
     is Event.NotAdded -> state.copy(dialog = Dialog.NotAdded(event.problem))
     is Event.AskToRemove -> state.copy(dialog = Dialog.Removing(event.name))
     is Event.Remove -> state.changing(event.name).copy(dialog = null)
-    is Event.CloseDialog -> state.copy(dialog = null)
+    is Event.CloseDialog, is Event.StopCopying, is Event.AddPushed, is Event.RefusePushed ->
+        state.copy(dialog = null)
     is Event.Sleep -> state.copy(isAsleep = true, preview = null)
     is Event.Wake -> state.copy(isAsleep = false)
     is Event.Retry -> state.copy(attempt = state.attempt + 1, sourceProblem = null)

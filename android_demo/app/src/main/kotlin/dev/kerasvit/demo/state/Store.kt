@@ -51,7 +51,10 @@ class Store(initial: UiState, makeWorkshop: (publish: (Event) -> Unit) -> Worksh
     private fun change(event: Event) = when (event) {
         is Event.Retry -> if (state.isReadingWanted) workshop.readModels() else Unit
         is Event.AddZip -> workshop.add(event.uri)
-        is Event.LookForPushed -> workshop.addPushed()
+        is Event.StopCopying -> workshop.stopCopying()
+        is Event.LookForPushed -> workshop.lookForPushed()
+        is Event.AddPushed -> workshop.addPushed()
+        is Event.RefusePushed -> workshop.removePushed()
         is Event.Remove -> workshop.remove(event.name)
         else -> Unit
     }

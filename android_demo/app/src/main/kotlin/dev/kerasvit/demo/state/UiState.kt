@@ -150,6 +150,13 @@ sealed class Dialog {
     /** Another app gave this zip to the app. */
     data class Offered(val uri: String) : Dialog()
 
+    /** These zips came by a way that other apps have, too. */
+    data class OfferedPushed(val zips: List<String>) : Dialog()
+
+    /** The other app is asked for its zip, which may take long. */
+    object Copying : Dialog()
+
+    /** A zip is being checked. */
     object Adding : Dialog()
 
     data class NotAdded(val problem: Problem) : Dialog()

@@ -8,12 +8,14 @@ import dev.kerasvit.core.BundleException
 import dev.kerasvit.core.Clock
 import dev.kerasvit.core.RgbImage
 import dev.kerasvit.core.report
-import dev.kerasvit.core.verdicts
+import dev.kerasvit.core.verifyEach
 import dev.kerasvit.demo.source.AddedBundles
 import dev.kerasvit.demo.source.AddingException
 import dev.kerasvit.demo.source.AllBundles
 import dev.kerasvit.demo.source.Bundles
 import dev.kerasvit.demo.source.Pictures
+import dev.kerasvit.demo.source.Zip
+import dev.kerasvit.demo.source.askWhile
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Job
 import dev.kerasvit.demo.state.Model
@@ -48,9 +50,10 @@ class Workshop(
     private val publish: (Event) -> Unit,
 ) : Frames {
     private val bundles = AllBundles(ofApp, added)
-    private val benches = Benches(bundles, engines, clock)
+    private val models = LoadedModels(bundles, engines, clock)
     private val newest = AtomicInteger()
     private val wantedCheck = AtomicInteger(NO_CHECK)
+    private val newestZip = AtomicInteger()
     private val rate = FrameRate()
     private val decoded = HashMap<String, List<Sample>>()
     private var current: Job? = null // On the worker's thread; null while frames are not wanted.
@@ -77,28 +80,47 @@ class Workshop(
     }
 
     private fun forget(name: String) {
-        benches.forget(name)
+        models.forget(name)
         decoded -= name
     }
 
     /** Adds the model in the zip of a content URI, if there is one. */
-    fun add(uri: String) = execute({ Event.NotAdded(it) }) {
-        add { added.add(Uri.parse(uri)) }?.let(publish)
+    fun add(uri: String) {
+        val ticket = newestZip.incrementAndGet()
+        execute({ Event.NotAdded(it) }) {
+            add { added.copy(Uri.parse(uri)) { ticket == newestZip.get() } }?.let(publish)
+        }
     }
 
-    /** Adds what a computer pushed. */
-    fun addPushed() = execute({ Event.NotAdded(it) }) {
-        val failures = added.pushed().mapNotNull { zip ->
-            publish(Event.Adding)
-            add { added.addPushed(zip) }
-        }
+    /** Ends an [add] whose zip is still being copied. */
+    fun stopCopying() {
+        newestZip.incrementAndGet()
+    }
+
+    /** Adds what a computer pushed; asks first where it may have been another app. */
+    fun lookForPushed() = execute({ Event.NotAdded(it) }) {
+        val zips = added.pushed()
+        if (added.arePushedTrusted) addAll(zips)
+        else if (zips.isNotEmpty()) publish(Event.OfferPushed(zips.map { it.name }))
+    }
+
+    fun addPushed() = execute({ Event.NotAdded(it) }) { addAll(added.pushed()) }
+
+    fun removePushed() = execute({ Event.NotAdded(it) }) {
+        for (zip in added.pushed()) zip.file.delete()
+    }
+
+    private fun addAll(zips: List<Zip>) {
+        val failures = zips.mapNotNull { add { it } }
         failures.forEach(publish) // A model that is added closes the dialog of an earlier failure.
     }
 
     /** What went wrong, if anything. */
-    private fun add(add: () -> String): Event? {
+    private fun add(copy: () -> Zip?): Event? {
         val name = try {
-            add()
+            val zip = copy() ?: return null
+            publish(Event.Adding)
+            added.add(zip)
         } catch (error: AddingException) {
             return Event.NotAdded(Problem.BadBundle(error.zip, error.problem))
         }
@@ -125,7 +147,7 @@ class Workshop(
         newest.incrementAndGet()
         execute({ Event.Failed(it) }) {
             current = null
-            benches.close()
+            models.close()
         }
     }
 
@@ -155,7 +177,7 @@ class Workshop(
         val isShown = now - shownAtMillis >= SHOWN_EVERY_MILLIS
         if (isShown) shownAtMillis = now
         // By index: an iterator would be an allocation for each frame.
-        for (i in benches.opened.indices) benches.opened[i].classify(image, job, isShown)
+        for (i in models.opened.indices) models.opened[i].classify(image, job, isShown)
         rate.add(nowMillis())
     }
 
@@ -172,7 +194,7 @@ class Workshop(
 
     private fun readModel(name: String): Model = try {
         val samples = decoded[name] ?: bundles.files(name).samples().map { Sample(it) }
-        Model(name, benches.bundle(name), samples = samples)
+        Model(name, models.bundle(name), samples = samples)
     } catch (error: BundleException) {
         Model(name, problem = Problem.BadBundle(name, error.problem))
     } catch (error: Exception) {
@@ -187,25 +209,24 @@ class Workshop(
             open(job)
             decodeSamples(job.pictured)
             if (job.source is Source.Camera) {
-                for (bench in benches.opened) bench.forgetTimes()
+                for (model in models.opened) model.forgetTimes()
                 rate.forget()
                 current = job
             } else {
                 classifyPicture(job, ticket)
             }
         } catch (error: OutOfMemoryError) {
-            benches.close()
+            models.close()
             publish(Event.SourceFailed(job.source, Problem.OutOfMemory))
         }
     }
 
     private fun open(job: Job) =
-        benches.open(job) { isRival, problem -> fail(job, isRival, problem) }
+        models.open(job) { isRival, problem -> fail(job, isRival, problem) }
 
     private fun classifyPicture(job: Job, ticket: Int) {
         val image = try {
-            if (job.source is Source.Golden) benches.goldenImage(job.pictured)
-            else pictures.read(job.source, bundles.files(job.pictured))
+            readPicture(job, ticket) ?: return
         } catch (error: PictureException) {
             publish(Event.SourceFailed(job.source, problemOf(error.failure)))
             return
@@ -215,27 +236,41 @@ class Workshop(
             return
         }
         publish(Event.PictureRead(job.source, pictures.preview(image)))
-        val open = benches.opened
-        for (bench in open) bench.forgetTimes()
-        for (bench in open) bench.classify(image, job, isShown = true)
+        val open = models.opened
+        for (model in open) model.forgetTimes()
+        for (model in open) model.classify(image, job, isShown = true)
         repeat(image, open, job) { ticket == newest.get() }
+    }
+
+    /** Null for another app's picture, if a newer job came before that app answered. */
+    private fun readPicture(job: Job, ticket: Int): RgbImage? = when (job.source) {
+        is Source.Golden -> models.goldenImage(job.pictured)
+        is Source.Picture -> askWhile({ ticket == newest.get() }) {
+            pictures.read(job.source, bundles.files(job.pictured))
+        }
+        else -> pictures.read(job.source, bundles.files(job.pictured))
     }
 
     // One run tells nothing about speed, and a slow model must not be repeated for minutes. Models
     // take turns, so that a warm phone slows both.
-    private fun repeat(image: RgbImage, open: List<Bench>, job: Job, isWanted: () -> Boolean) {
+    private fun repeat(
+        image: RgbImage,
+        open: List<LoadedModel>,
+        job: Job,
+        isWanted: () -> Boolean,
+    ) {
         val end = nowMillis() + REPEAT_MILLIS
         var runs = 1
         while (isWanted() && runs < MOST_RUNS) {
             val isWarmingUp = runs < LONGEST_WARM_UP && open.any { !it.isWarm }
             if (!isWarmingUp && nowMillis() >= end) break
-            for (bench in open) bench.classify(image, job, isShown = false)
+            for (model in open) model.classify(image, job, isShown = false)
             runs++
         }
-        if (isWanted()) for (bench in open) bench.classify(image, job, isShown = true)
+        if (isWanted()) for (model in open) model.classify(image, job, isShown = true)
     }
 
-    private fun Bench.classify(image: RgbImage, job: Job, isShown: Boolean) {
+    private fun LoadedModel.classify(image: RgbImage, job: Job, isShown: Boolean) {
         try {
             run(image)
             if (!isShown) return
@@ -253,10 +288,10 @@ class Workshop(
 
     private fun verifyAll(run: Int, model: String, threads: Int) {
         if (run != wantedCheck.get()) return
-        val bundle = benches.bundle(model)
-        benches.close() // A phone may have no memory for the model a second time.
+        val bundle = models.bundle(model)
+        models.close() // A phone may have no memory for the model a second time.
         val all = ArrayList<BackendVerdict>()
-        for (verdict in verdicts(bundles.files(model), bundle, engines, threads = threads)) {
+        for (verdict in verifyEach(bundles.files(model), bundle, engines, threads = threads)) {
             publish(Event.BackendVerified(run, verdict))
             all += verdict
             if (run != wantedCheck.get()) return

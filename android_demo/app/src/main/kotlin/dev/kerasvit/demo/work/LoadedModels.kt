@@ -25,16 +25,16 @@ import dev.kerasvit.engine.engineExceptionOf
 import java.nio.ByteBuffer
 
 /** The one or two loaded models. For the worker's thread. */
-internal class Benches(
+internal class LoadedModels(
     private val bundles: Bundles,
     private val engines: EngineFactory,
     private val clock: Clock,
 ) {
     private val read = HashMap<String, Bundle>()
     private val hashed = HashSet<String>()
-    private var chosen: Bench? = null
-    private var rival: Bench? = null
-    private val both = ArrayList<Bench>(2)
+    private var chosen: LoadedModel? = null
+    private var rival: LoadedModel? = null
+    private val both = ArrayList<LoadedModel>(2)
 
     /** A checked bundle, but for the model's hash. Throws [BundleException]. */
     fun bundle(name: String): Bundle = read.getOrPut(name) { readBundle(bundles.files(name)) }
@@ -55,7 +55,7 @@ internal class Benches(
     }
 
     /** The loaded models of the job that was opened last. */
-    val opened: List<Bench> get() = both
+    val opened: List<LoadedModel> get() = both
 
     fun close() {
         chosen = chosen.closed()
@@ -92,7 +92,7 @@ internal class Benches(
         job: Job,
         isRival: Boolean,
         fail: (isRival: Boolean, problem: Problem) -> Unit,
-    ): Bench? {
+    ): LoadedModel? {
         val bundle: Bundle
         val model: ByteBuffer
         try {
@@ -105,7 +105,7 @@ internal class Benches(
         return try {
             val engine = engines.create(model, EngineOptions(job.backend, job.threads))
             val classifier = Classifier(bundle, engine, SHOWN_CLASSES, clock)
-            Bench(classifier, job.backend, job.threads, isRival)
+            LoadedModel(classifier, job.backend, job.threads, isRival)
         } catch (error: EngineException) {
             fail(isRival, engineProblem(error, bundle, job.backend, engines.runtime))
             null
@@ -118,7 +118,7 @@ internal class Benches(
 }
 
 /** A loaded model. */
-internal class Bench(
+internal class LoadedModel(
     private val classifier: Classifier,
     private val backend: Backend,
     private val threads: Int,
@@ -162,7 +162,7 @@ internal class Bench(
     fun close() = classifier.close()
 }
 
-private fun Bench?.closed(): Bench? {
+private fun LoadedModel?.closed(): LoadedModel? {
     this?.close()
     return null
 }
