@@ -41,6 +41,8 @@ class AddedModelsTest {
 
     @Test
     fun `a zip that is picked is used at once, with its samples, and after the app's end`() {
+        copies.mkdirs()
+        File(copies, "added1.zip").writeText("what is left of a process that ended")
         provide(zipped("flowers-int8"))
         phone.start()
         phone.send(Event.PickModel(rival = false))
@@ -245,7 +247,9 @@ class AddedModelsTest {
         assertTrue(phone.shows(label))
     }
 
-    private fun zips() = phone.app.cacheDir.list().orEmpty().filter { it.endsWith(".zip") }
+    private val copies = File(phone.app.cacheDir, "zips")
+
+    private fun zips() = copies.list().orEmpty().toList()
 
     private fun thumbnails() =
         checkNotNull(phone.state.pictured).samples.count { it.thumbnail != null }

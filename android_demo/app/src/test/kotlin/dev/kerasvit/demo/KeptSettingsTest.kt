@@ -81,7 +81,7 @@ class KeptSettingsTest {
             .registerInputStreamSupplier(photo) { digit.inputStream() }
         val source = Source.Picture("$photo")
         phone.app.keptSettings.write(Settings(source = source))
-        phone.app.store(null)
+        phone.app.store(null) // As the activity does it, without a saved state.
         phone.start()
         assertEquals(Source.Golden, phone.state.settings.source)
         phone.app.contentResolver

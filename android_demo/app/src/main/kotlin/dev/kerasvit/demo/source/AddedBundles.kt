@@ -22,12 +22,13 @@ import java.io.IOException
  */
 class AddedBundles(
     folder: File,
-    private val cache: File,
+    cache: File,
     private val resolver: ContentResolver,
     private val pushing: () -> File?,
     private val mostBytes: Long = 3L shl 30,
 ) : Bundles {
     private val stored = StoredBundles(folder)
+    private val copies = File(cache, "zips")
 
     override fun names(): List<String> = stored.names()
 
@@ -45,7 +46,10 @@ class AddedBundles(
      */
     fun copy(uri: Uri, isWanted: () -> Boolean): Zip? {
         val name = askWhile(isWanted) { name(uri) } ?: return null
-        val zip = Zip(File.createTempFile("added", ".zip", cache), name)
+        copies.deleteRecursively() // The process may have ended while one was written.
+        copies.mkdirs()
+        // Another name each time: who is no longer waited for may still write.
+        val zip = Zip(File.createTempFile("added", ".zip", copies), name)
         var isWhole = false
         try {
             isWhole = telling(name) { askWhile(isWanted) { copy(uri, zip.file, isWanted) } } == true
