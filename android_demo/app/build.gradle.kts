@@ -89,6 +89,7 @@ dependencies {
     implementation(libs.activity.compose)
     implementation(libs.compose.foundation)
     implementation(libs.compose.material3)
+    implementation(libs.datastore)
     testImplementation(project(":testing")) {
         // Robolectric runs on JUnit 4.
         exclude(group = "org.junit.jupiter")

@@ -1,3 +1,4 @@
+import static org.junit.Assert.assertTrue;
 import static org.robolectric.Shadows.shadowOf;
 
 import android.app.Activity;
@@ -16,6 +17,7 @@ import android.view.accessibility.AccessibilityNodeInfo;
 import android.view.accessibility.AccessibilityNodeProvider;
 import android.view.inspector.WindowInspector;
 import java.io.File;
+import java.nio.file.Files;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
@@ -56,6 +58,9 @@ public class StartTest {
         touch("Verify");
         touch("Run the check");
         await("Agrees");
+        File files = RuntimeEnvironment.getApplication().getFilesDir();
+        String kept = Files.readString(files.toPath().resolve("datastore/settings.properties"));
+        assertTrue(kept, kept.contains("model=cifar10"));
         controller.pause().stop().saveInstanceState(new Bundle()).destroy();
     }
 

@@ -25,7 +25,7 @@ import java.io.File
 import java.util.concurrent.Executor
 
 /** The file of what is kept, which is all that res/xml lets Android back up. */
-const val SETTINGS_FILE = "settings"
+const val SETTINGS_FILE = "datastore/settings.properties"
 
 /** Holds what outlives the activity: the worker thread, the cameras and the [Store]. */
 open class DemoApplication : Application() {
@@ -40,9 +40,7 @@ open class DemoApplication : Application() {
 
     open val colours: Colours = phoneColours
 
-    open val keptSettings: KeptSettings by lazy {
-        PreferredSettings(getSharedPreferences(SETTINGS_FILE, MODE_PRIVATE))
-    }
+    open val keptSettings: KeptSettings by lazy { KeptSettings(File(filesDir, SETTINGS_FILE)) }
 
     protected var store: Store? = null
 

@@ -1,26 +1,70 @@
 package dev.kerasvit.demo
 
-import android.content.SharedPreferences
+import android.util.Log
+import androidx.datastore.core.DataStoreFactory
+import androidx.datastore.core.Serializer
 import dev.kerasvit.demo.state.Settings
+import java.io.File
+import java.io.IOException
+import java.io.InputStream
+import java.io.OutputStream
+import java.util.Properties
+import kotlinx.coroutines.CoroutineScope
+import kotlinx.coroutines.CoroutineStart
+import kotlinx.coroutines.Dispatchers
+import kotlinx.coroutines.SupervisorJob
+import kotlinx.coroutines.flow.first
+import kotlinx.coroutines.launch
+import kotlinx.coroutines.runBlocking
 
-/** What the app remembers when it is started again, also after a swipe from the recents. */
-interface KeptSettings {
-    /** Null at the first start, and of another version of the app. */
-    fun read(): Settings?
+/**
+ * What the app remembers when it is started again, also after a swipe from the recents.
+ *
+ * @param scope where the file is read and written; one at a time may use a file.
+ */
+class KeptSettings(
+    file: File,
+    private val scope: CoroutineScope = CoroutineScope(SupervisorJob() + Dispatchers.IO),
+) {
+    private val kept = DataStoreFactory.create(SettingsSerializer, scope = scope) { file }
 
-    fun write(settings: Settings)
-}
-
-/** In a file of the app's own, written in the background. */
-class PreferredSettings(private val preferences: SharedPreferences) : KeptSettings {
-    override fun read(): Settings? {
-        val kept = preferences.all
-        return settingsOf(kept.filterValues { it is String }.mapValues { it.value as String })
+    /**
+     * Null at the first start, and of another version of the app. Waits for the file, which is
+     * small: screens that change once it is read would be worse.
+     */
+    fun read(): Settings? = try {
+        runBlocking { kept.data.first() }
+    } catch (e: IOException) {
+        null.also { Log.w(TAG, "The settings cannot be read", e) }
     }
 
-    override fun write(settings: Settings) {
-        val editor = preferences.edit().clear()
-        for ((name, text) in textsOf(settings.choices)) editor.putString(name, text)
-        editor.apply()
+    /** Writes the choices in the background, in the order of the calls. */
+    fun write(settings: Settings) {
+        scope.launch(start = CoroutineStart.UNDISPATCHED) {
+            try {
+                kept.updateData { settings.choices }
+            } catch (e: IOException) {
+                Log.w(TAG, "The settings cannot be kept", e)
+            }
+        }
     }
 }
+
+private object SettingsSerializer : Serializer<Settings?> {
+    override val defaultValue: Settings? = null
+
+    override suspend fun readFrom(input: InputStream): Settings? = try {
+        val texts = Properties().apply { load(input) }
+        settingsOf(texts.stringPropertyNames().associateWith(texts::getProperty))
+    } catch (_: IllegalArgumentException) {
+        null // A broken escape.
+    }
+
+    override suspend fun writeTo(t: Settings?, output: OutputStream) {
+        val texts = Properties()
+        if (t != null) texts.putAll(textsOf(t))
+        texts.store(output, null)
+    }
+}
+
+private const val TAG = "KeptSettings"

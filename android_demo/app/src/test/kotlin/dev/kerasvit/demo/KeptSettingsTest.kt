@@ -1,6 +1,5 @@
 package dev.kerasvit.demo
 
-import android.content.Context
 import android.content.Intent
 import android.net.Uri
 import dev.kerasvit.demo.state.Event
@@ -14,6 +13,8 @@ import java.io.File
 import kotlin.test.assertEquals
 import kotlin.test.assertIs
 import kotlin.test.assertNull
+import kotlinx.coroutines.CoroutineScope
+import kotlinx.coroutines.Dispatchers
 import org.junit.Rule
 import org.junit.Test
 import org.junit.runner.RunWith
@@ -26,7 +27,7 @@ import org.xmlpull.v1.XmlPullParser
 class KeptSettingsTest {
     @get:Rule
     val phone = Phone()
-    private val preferences = phone.app.getSharedPreferences("test", Context.MODE_PRIVATE)
+    private val file = File(phone.app.filesDir, "kept/settings")
 
     @Test
     fun `choices are there at the next start, screen and search are not`() {
@@ -57,20 +58,33 @@ class KeptSettingsTest {
 
     @Test
     fun `every source is kept, but for a picture that cannot be read any more`() {
-        val kept = PreferredSettings(preferences)
         val sources = listOf(
             Source.Golden,
             Source.Camera(Facing.FRONT),
             Source.Picture("content://photos/7"),
-            Source.Sample("digit-7.png"),
+            Source.Sample("Bär = 7 #1.png"),
             null,
         )
         for (source in sources) {
-            kept.write(Settings(source = source))
-            assertEquals(source, PreferredSettings(preferences).read()?.source)
+            keeping { write(Settings(source = source)) }
+            assertEquals(source, keeping { read() }?.source)
         }
-        kept.write(Settings(source = Source.Picture("content://mail/7", isLasting = false)))
-        assertNull(kept.read()?.source)
+        val mailed = Source.Picture("content://mail/7", isLasting = false)
+        keeping { write(Settings(source = mailed)) }
+        assertNull(keeping { read() }?.source)
+    }
+
+    @Test
+    fun `what was chosen last is kept`() {
+        keeping { for (threshold in 0..99) write(Settings(threshold = threshold)) }
+        assertEquals(99, keeping { read() }?.threshold)
+    }
+
+    @Test
+    fun `an app that cannot keep its settings goes on`() {
+        file.parentFile!!.writeText("not a folder")
+        keeping { write(Settings()) }
+        assertNull(keeping { read() })
     }
 
     @Test
@@ -81,6 +95,7 @@ class KeptSettingsTest {
             .registerInputStreamSupplier(photo) { digit.inputStream() }
         val source = Source.Picture("$photo")
         phone.app.keptSettings.write(Settings(source = source))
+        phone.app.endProcess()
         phone.app.store(null) // As the activity does it, without a saved state.
         phone.start()
         assertEquals(Source.Golden, phone.state.settings.source)
@@ -96,21 +111,30 @@ class KeptSettingsTest {
 
     @Test
     fun `what another version of the app wrote is no setting`() {
-        val kept = PreferredSettings(preferences)
-        assertNull(kept.read())
-        kept.write(Settings())
-        preferences.edit().putString("backend", "DSP").apply()
-        assertNull(kept.read())
-        preferences.edit().putInt("backend", 1).apply()
-        assertNull(kept.read())
+        assertNull(keeping { read() })
+        keeping { write(Settings()) }
+        val written = file.readText()
+        assertIs<Settings>(keeping { read() })
+        for (foreign in listOf("", "\\u00", written.replace("=CPU", "=DSP"))) {
+            file.writeText(foreign)
+            assertNull(keeping { read() })
+        }
+        keeping { write(Settings(threads = 3)) }
+        assertEquals(3, keeping { read() }?.threads)
     }
 
     @Test
     fun `a backup has the settings, and nothing else`() {
-        val settings = "sharedpref/$SETTINGS_FILE.xml"
+        val settings = "file/$SETTINGS_FILE"
         assertEquals(listOf(settings), included(R.xml.backup_rules))
         // To the cloud, and to another phone.
         assertEquals(listOf(settings, settings), included(R.xml.data_extraction_rules))
+    }
+
+    /** As a process of its own. */
+    private fun <T> keeping(use: KeptSettings.() -> T): T {
+        val process = CoroutineScope(Dispatchers.IO)
+        return KeptSettings(file, process).use().also { process.finish() }
     }
 
     private fun included(rules: Int): List<String> = buildList {
