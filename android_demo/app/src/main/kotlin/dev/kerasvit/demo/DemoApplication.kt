@@ -24,7 +24,7 @@ import dev.kerasvit.engine.EngineFactory
 import java.io.File
 import java.util.concurrent.Executor
 
-/** The file of what is kept, which is all that res/xml lets Android back up. */
+/** In the app's files: what is remembered, and all that res/xml lets Android back up. */
 const val SETTINGS_FILE = "datastore/settings.properties"
 
 /** Holds what outlives the activity: the worker thread, the cameras and the [Store]. */

@@ -20,7 +20,8 @@ import kotlinx.coroutines.runBlocking
 /**
  * What the app remembers when it is started again, also after a swipe from the recents.
  *
- * @param scope where the file is read and written; one at a time may use a file.
+ * @param scope where the file is read and written. Until it ends, no other [KeptSettings] may use
+ * the same file: DataStore refuses it.
  */
 class KeptSettings(
     file: File,
