@@ -2,10 +2,11 @@
 
 import shutil
 
-# The package of every program that the build calls.
+# The package of every program that the build calls. Chromium brings a device of Vulkan.
 PACKAGES = {
     "apksigner": "apksigner",
     "as": "binutils",
+    "chromium": "chromium",
     "dexdump": "dexdump",
     "enjarify": "enjarify",
     "java": "openjdk-17-jdk-headless",

@@ -38,7 +38,7 @@ def test_a_backend_that_agrees_is_a_row(export):
     found = measured_on_phones(export)
     assert [len(row) for row in found.rows] == [len(found.header)] * 2
     times = ["23.0", "3.14", "4.00", "1,234", "60", "28 to 33"]
-    about = ["Google Pixel 8, Android 16", "Tensor G3", "LiteRT 2", "int8", "CPU"]
+    about = ["Google Pixel 8, Android 16", "Tensor G3", "LiteRT 2.3.0", "int8", "CPU"]
     assert found.rows[0] == [*about, *times]
     assert found.rows[1][0] == "samsung S24, Android 14"
     assert found.rows[1][4:] == ["CPU_PLAIN", "23.0", "3.14", "4.00", "-", "-", "-"]

@@ -80,8 +80,8 @@ class VersionsTest(unittest.TestCase):
         self.assertEqual(pinned[1], versions()["litert"])
         library = ROOT / "keras-vit-android"
         self.assertIn("strictly(libs.versions.litert.get())", (library / SCRIPT).read_text())
-        engines = library / "src/main/kotlin/dev/kerasvit/android/LiteRtEngines.kt"
-        self.assertIn(f'LITERT: String = "LiteRT {pinned[1]}"', engines.read_text())
+        engines = ROOT / "litert/src/main/kotlin/dev/kerasvit/litert/LiteRt.kt"
+        self.assertIn(f'TESTED_VERSION = "{pinned[1]}"', engines.read_text())
 
     def test_gradle_itself_is_checked_before_it_runs(self) -> None:
         lines = (ROOT / "gradle/wrapper/gradle-wrapper.properties").read_text().splitlines()

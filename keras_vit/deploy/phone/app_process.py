@@ -36,6 +36,7 @@ class Loaded(Cold, kw_only=True):
 class Refused(Struct):
     """The backend does not run the model, in the runtime's words."""
 
+    runtime: str
     kind: str
     reason: _json.Text
 

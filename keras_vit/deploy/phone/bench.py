@@ -159,6 +159,8 @@ class Bench:
         if line.refused is not None:
             measured.reason = f"{line.refused.kind}: {line.refused.reason}"
             measured.not_finite = line.refused.kind == "NOT_FINITE"
+            if measured.not_finite:
+                record.runtime = line.refused.runtime
 
 
 @contextlib.contextmanager

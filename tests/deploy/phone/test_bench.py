@@ -45,10 +45,10 @@ def test_every_field_of_the_apps_lines_is_read(file):
 
 def test_the_record_has_what_the_phone_said(measure, phone):
     path, record = measure()
-    assert path.name == "Google-Pixel-8-Android-16-LiteRT-2.json"
+    assert path.name == "Google-Pixel-8-Android-16-LiteRT-2.3.0.json"
     assert msgspec.to_builtins(read_phone_record(path)) == msgspec.to_builtins(record)
     assert record.phone.soc == "Tensor G3"
-    assert record.runtime == "LiteRT 2"
+    assert record.runtime == "LiteRT 2.3.0"
     assert [each.backend for each in record.backends] == ALL
     cpu, *_, gpu, npu = record.backends
     assert cpu.cold.load_ms == 200.369541

@@ -66,13 +66,15 @@ def test_a_phone_that_disagrees_is_refused_and_its_record_kept(bench, phone, bun
 @pytest.mark.parametrize("finite", [0, 2], ids=["at once", "after the golden check"])
 def test_scores_that_are_not_finite_are_a_disagreement(bench, phone, bundle, finite):
     lines = phone.answers["GPU"]["out"].splitlines(keepends=True)
-    nan = '{"refused":{"kind":"NOT_FINITE","reason":"the scores are NaN or infinite"}}\n'
+    told = '"runtime":"LiteRT 2.3.0","kind":"NOT_FINITE","reason":"the scores are NaN or infinite"'
+    nan = f'{{"refused":{{{told}}}}}\n'
     phone.change("GPU", out="".join([*lines[:finite], nan, lines[-1]]))
     code, out, error = bench("--backends", "GPU")
     assert code == 3
     assert error.endswith("Google Pixel 8, Android 16: digits-int8 on GPU\n")
     assert "COMPUTES SOMETHING ELSE: NOT_FINITE: the scores are NaN or infinite\n" in out
     [path] = (bundle / "phones").iterdir()
+    assert path.name == "Google-Pixel-8-Android-16-LiteRT-2.3.0.json"
     assert read_phone_record(path).backends[0].disagrees
 
 

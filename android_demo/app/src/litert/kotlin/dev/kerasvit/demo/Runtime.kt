@@ -1,7 +1,6 @@
 package dev.kerasvit.demo
 
 import android.content.Context
-import dev.kerasvit.android.LITERT
 import dev.kerasvit.android.liteRtEngines
 import dev.kerasvit.engine.EngineFactory
 import dev.kerasvit.litert.CompiledModelEngines
@@ -12,4 +11,4 @@ fun enginesOf(context: Context): EngineFactory = liteRtEngines(context)
 
 /** The same outside an app. */
 fun enginesOf(libraries: File, cache: File): EngineFactory =
-    CompiledModelEngines(vendors = libraries, cache = cache.apply { mkdirs() }, runtime = LITERT)
+    CompiledModelEngines(vendors = libraries, cache = cache.apply { mkdirs() })

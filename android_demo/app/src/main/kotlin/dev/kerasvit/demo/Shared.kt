@@ -12,17 +12,17 @@ internal fun sharedPicture(intent: Intent): Uri? = intent
     ?.let(::stream)
 
 /** The zip that another app shares or opens with this one; null if there is none. */
-internal fun sharedZip(intent: Intent): Uri? = when (intent.action.takeIf { isZip(intent) }) {
-    Intent.ACTION_SEND -> stream(intent)
-    Intent.ACTION_VIEW -> intent.data?.takeIf(::isProvided)
+internal fun sharedZip(intent: Intent): Uri? = when (intent.action) {
+    Intent.ACTION_SEND -> if (intent.type in ZIP_TYPES) stream(intent) else null
+    // Without a type, Android asked the provider for it before it chose this app.
+    Intent.ACTION_VIEW ->
+        intent.data?.takeIf { isProvided(it) && (intent.type ?: ZIP_TYPES[0]) in ZIP_TYPES }
     else -> null
 }
 
 /** What zips are said to be; some apps do not know what a file is. */
 internal val ZIP_TYPES =
     arrayOf("application/zip", "application/x-zip-compressed", "application/octet-stream")
-
-private fun isZip(intent: Intent): Boolean = intent.type in ZIP_TYPES
 
 private fun stream(intent: Intent): Uri? = try {
     IntentCompat.getParcelableExtra(intent, Intent.EXTRA_STREAM, Uri::class.java)

@@ -78,6 +78,7 @@ class AddedModelsTest {
     fun `only zips of content providers are taken`() {
         assertEquals(uri, sharedZip(sending(uri)))
         assertEquals(uri, sharedZip(opening(uri)))
+        assertEquals(uri, sharedZip(opening(uri).setData(uri))) // which takes the type away
         for (other in listOf("file:///data/data/dev.kerasvit.demo/a.zip", "https://a.b/c.zip")) {
             assertNull(sharedZip(sending(Uri.parse(other))), other)
             assertNull(sharedZip(opening(Uri.parse(other))), other)

@@ -1,7 +1,6 @@
 package dev.kerasvit.demo
 
 import android.content.Context
-import android.content.res.AssetManager
 import android.graphics.Bitmap
 import androidx.camera.core.ImageAnalysis
 import androidx.camera.core.ImageProxy
@@ -16,7 +15,6 @@ import dev.kerasvit.core.readBundle
 import dev.kerasvit.core.verify
 import dev.kerasvit.engine.Backend
 import dev.kerasvit.engine.EngineOptions
-import dev.kerasvit.litert.CompiledModelEngines
 import java.io.File
 import kotlin.math.roundToInt
 import kotlinx.coroutines.Dispatchers
@@ -48,7 +46,7 @@ suspend fun added(zip: File, context: Context): KerasVit {
     return KerasVit.open(models.files(name))
 }
 
-fun check(assets: AssetManager): List<BackendVerdict> {
-    val files = AssetFiles(assets, "flowers-int8")
-    return verify(files, readBundle(files), CompiledModelEngines())
+fun check(context: Context): List<BackendVerdict> {
+    val files = AssetFiles(context.assets, "flowers-int8")
+    return verify(files, readBundle(files), liteRtEngines(context))
 }

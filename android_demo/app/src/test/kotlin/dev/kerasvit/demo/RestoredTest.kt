@@ -125,7 +125,7 @@ class RestoredTest {
         phone.start(second)
     }
 
-    private fun waitForClasses() = phone.rule.waitUntil(5_000) { phone.shows("10 classes") }
+    private fun waitForClasses() = phone.rule.waitUntil(60_000) { phone.shows("10 classes") }
 
     private fun pick(digit: String): Uri {
         val photo = Uri.parse("content://photos/$digit")

@@ -211,7 +211,7 @@ class ScreensTest {
         phone.send(Event.ModelRead(model.copy(bundle = model.bundle!!.copy(labels = labels))))
     }
 
-    private fun waitFor(text: String) = phone.rule.waitUntil(5_000) { phone.shows(text) }
+    private fun waitFor(text: String) = phone.rule.waitUntil(60_000) { phone.shows(text) }
 
     @Test
     fun `the list of models shows precision and size, and changes the model`() {

@@ -16,7 +16,7 @@ class StalledStream : InputStream() {
 
     override fun read(): Int {
         asked.countDown()
-        hasEnded = end.await(10, TimeUnit.SECONDS) // A test that waits for it fails, but ends.
+        hasEnded = end.await(1, TimeUnit.MINUTES) // A test that waits for it fails, but ends.
         return -1
     }
 

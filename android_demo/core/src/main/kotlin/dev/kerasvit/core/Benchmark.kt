@@ -57,9 +57,9 @@ fun benchmark(
             }
         }
     } catch (error: EngineException) {
-        tellStep("refused") { putReason(error) }
+        tellStep("refused") { putReason(factory, error) }
     } catch (error: OutOfMemoryError) {
-        tellStep("refused") { putReason(engineExceptionOf(error)) }
+        tellStep("refused") { putReason(factory, engineExceptionOf(error)) }
     }
     tellStep("end") {}
 }
@@ -132,7 +132,8 @@ private class Benchmark(
     }
 }
 
-private fun JsonObjectBuilder.putReason(error: EngineException) {
+private fun JsonObjectBuilder.putReason(factory: EngineFactory, error: EngineException) {
+    put("runtime", factory.runtime)
     put("kind", error.kind.name)
     put("reason", error.reason)
 }

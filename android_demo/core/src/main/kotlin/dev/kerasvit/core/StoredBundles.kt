@@ -10,7 +10,7 @@ import java.io.IOException
  */
 class StoredBundles(private val folder: File) {
     /** In alphabetical order. */
-    fun names(): List<String> = folder.list().orEmpty().filter { it != UNPACKED }.sorted()
+    fun names(): List<String> = folder.list().orEmpty().filter { !it.startsWith('.') }.sorted()
 
     /** @throws IllegalArgumentException if there is no bundle of this name */
     fun files(name: String): BundleFiles = FolderFiles(folderOf(name))
@@ -27,17 +27,23 @@ class StoredBundles(private val folder: File) {
      */
     fun add(zip: File, zipName: String): String {
         val unpacked = File(folder, UNPACKED)
-        unpacked.deleteRecursively() // The process may have ended while it was written.
+        val replaced = File(folder, REPLACED)
+        // The process may have ended while there was one.
+        for (left in listOf(unpacked, replaced)) left.deleteRecursively()
         try {
             val called = unpackBundle(zip, unpacked).ifEmpty { zipName.removeSuffix(".zip") }
             check(FolderFiles(unpacked))
             val name = safeName(called)
             val place = File(folder, name)
-            place.deleteRecursively()
-            if (!unpacked.renameTo(place)) throw IOException("$folder cannot be written")
+            place.renameTo(replaced)
+            if (!unpacked.renameTo(place)) {
+                replaced.renameTo(place)
+                throw IOException("$folder cannot be written")
+            }
             return name
         } finally {
             unpacked.deleteRecursively()
+            replaced.deleteRecursively()
         }
     }
 
@@ -62,4 +68,5 @@ private fun safeName(text: String): String = text.replace(Regex("[^\\p{L}\\p{N}.
     .trim('-', '.', '_').take(MOST_NAME).ifEmpty { "model" }
 
 private const val UNPACKED = ".unpacked"
+private const val REPLACED = ".replaced"
 private const val MOST_NAME = 64

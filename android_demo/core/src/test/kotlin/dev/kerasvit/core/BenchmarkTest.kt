@@ -76,8 +76,8 @@ class BenchmarkTest {
         val reason = "no \"OpenCL\""
         val refusing = FakeFactory { throw EngineException(EngineFailure.UNAVAILABLE, reason) }
         assertEquals(listOf("refused", "end"), benchmark(refusing))
-        val words = "{\"refused\":{\"kind\":\"UNAVAILABLE\",\"reason\":\"no \\\"OpenCL\\\"\"}}"
-        assertEquals(words, lines[0])
+        val told = "\"kind\":\"UNAVAILABLE\",\"reason\":\"no \\\"OpenCL\\\"\""
+        assertEquals("{\"refused\":{\"runtime\":\"Fake 1.0\",$told}}", lines[0])
         lines.clear()
         val full = engines { if (lines.size == 2) throw OutOfMemoryError("1 GB") }
         assertEquals(listOf("cold", "golden", "refused", "end"), benchmark(full))

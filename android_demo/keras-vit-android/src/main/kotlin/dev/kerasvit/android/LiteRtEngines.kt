@@ -14,8 +14,4 @@ import java.io.File
 fun liteRtEngines(context: Context): CompiledModelEngines = CompiledModelEngines(
     vendors = context.applicationInfo.nativeLibraryDir?.let(::File),
     cache = File(context.codeCacheDir, "litert").apply { mkdirs() },
-    runtime = LITERT,
 )
-
-/** The version whose C structures are known; the library depends on no other. */
-const val LITERT: String = "LiteRT 2.3.0"

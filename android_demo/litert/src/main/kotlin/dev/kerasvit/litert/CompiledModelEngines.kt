@@ -14,7 +14,8 @@ import java.nio.ByteBuffer
 import java.security.MessageDigest
 
 /**
- * Engines of LiteRT's `CompiledModel`, from version 2.3 on, through its C functions.
+ * Engines of the `CompiledModel` of LiteRT 2.3.0, through its C functions. In another version their
+ * structures may differ, and a wrong one ends the process without a message.
  *
  * The choice of the backend is strict. LiteRT itself runs on the CPU what a GPU or an NPU does not
  * take, and lets a model load that fails when it runs. Here a GPU or an NPU takes the whole model or
@@ -27,15 +28,16 @@ import java.security.MessageDigest
  *     app
  * @param vendors the folder of the NPU's libraries, libLiteRtDispatch_....so
  * @param cache a folder where the GPU and the NPU keep what they compiled of a model
- * @param runtime its name and version, which the C functions do not tell
  */
 class CompiledModelEngines(
     private val library: String = "LiteRt",
     private val accelerators: File? = null,
     private val vendors: File? = null,
     private val cache: File? = null,
-    override val runtime: String = "LiteRT 2",
 ) : EngineFactory {
+    // The C functions do not tell the version.
+    override val runtime: String = "LiteRT $TESTED_VERSION"
+
     override val backends: List<Backend> = Backend.values().toList()
 
     private val liteRt by lazy { LiteRt(library) }
@@ -49,14 +51,18 @@ class CompiledModelEngines(
     }
 
     private fun createOn(model: ByteBuffer, options: EngineOptions): Engine {
-        val compiled = compile(model, options)
+        var compiled = compile(model, options)
         try {
             compiled.run()
-            val delegated = delegated(compiled, model, options)
-            return CompiledModelEngine(
-                compiled,
-                EngineInfo(options.backend, options.threads, runtime, delegated),
-            )
+            var delegated = if (options.backend == Backend.CPU_PLAIN) null else compiled.operators
+            if (isPartly(compiled, options)) {
+                compiled.close() // A phone may hold one large model and not two.
+                delegated = countDelegated(model, options)
+                compiled = compile(model, options)
+                compiled.run()
+            }
+            val info = EngineInfo(options.backend, options.threads, runtime, delegated)
+            return CompiledModelEngine(compiled, info)
         } catch (error: Throwable) {
             compiled.close()
             throw error
@@ -77,23 +83,24 @@ class CompiledModelEngines(
         return compiledModel(liteRt, environment(hardware), model, hardware, settings)
     }
 
-    /** How many operators the backend took; the runtime's own kernels run the others. */
-    private fun delegated(
-        compiled: CompiledModel,
-        model: ByteBuffer,
-        options: EngineOptions,
-    ): Int? {
+    /** Whether XNNPACK leaves operators to the runtime's own kernels. */
+    private fun isPartly(compiled: CompiledModel, options: EngineOptions): Boolean {
         val isWhole = compiled.isFullyAccelerated
         if (options.backend == Backend.CPU_PLAIN) {
-            return if (isWhole) throw refused("XNNPACK takes the model unasked") else null
+            return if (isWhole) throw refused("XNNPACK takes the model unasked") else false
         }
-        if (isWhole) return compiled.operators
-        if (options.backend.hardware != Hardware.CPU) throw partly(options.backend)
-        // Profiling slows a model down, so a second copy is profiled.
-        val left = compile(model, options, isProfiled = true).use { it.countPlainOperators() }
-        if (left < compiled.operators) return compiled.operators - left
-        throw refused("XNNPACK takes none of the model's ${compiled.operators} operators")
+        if (!isWhole && options.backend.hardware != Hardware.CPU) throw partly(options.backend)
+        return !isWhole
     }
+
+    /** How many operators XNNPACK takes. Profiling slows a model down: this copy is closed. */
+    private fun countDelegated(model: ByteBuffer, options: EngineOptions): Int =
+        compile(model, options, isProfiled = true).use { profiled ->
+            val all = profiled.operators
+            val left = profiled.countPlainOperators()
+            if (left == all) throw refused("XNNPACK takes none of the model's $all operators")
+            all - left
+        }
 
     private fun environment(hardware: Hardware): Pointer = synchronized(environments) {
         environments.getOrPut(listOf(library, accelerators, vendors, cache, hardware)) {

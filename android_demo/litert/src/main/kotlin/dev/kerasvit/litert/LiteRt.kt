@@ -20,12 +20,17 @@ internal class LiteRtFailure(function: String, val status: Int, words: String = 
  * the last argument points.
  */
 internal class LiteRt(path: String) {
-    private val library: NativeLibrary = privateLibrary(path)
+    private val library: NativeLibrary
 
     init {
         if (Native.POINTER_SIZE != 8) {
             throw unavailable("LiteRT's structures are known for 64 bits only")
         }
+        val version = packagedVersion(File(path))
+        if (version != null && version != TESTED_VERSION) {
+            throw unavailable("it needs the tested version, $TESTED_VERSION. Received: $version.")
+        }
+        library = privateLibrary(path)
     }
 
     fun function(name: String) = library.getFunction(name)!!
@@ -54,6 +59,12 @@ internal class LiteRt(path: String) {
     fun destroy(kind: String, pointer: Pointer) =
         function("LiteRtDestroy$kind").invokeVoid(arrayOf(pointer))
 }
+
+/** The version of the Python package that holds a library; null elsewhere, as in an app. */
+private fun packagedVersion(library: File): String? =
+    library.parentFile?.absoluteFile?.parentFile?.list().orEmpty().firstNotNullOfOrNull {
+        Regex("ai_edge_litert-(.+)\\.dist-info").matchEntire(it)?.groupValues?.get(1)
+    }
 
 /** An environment with the CPU and one more kind of hardware. */
 internal fun LiteRt.environment(
@@ -97,6 +108,8 @@ internal fun cString(text: String): Pointer {
     val bytes = text.toByteArray() + 0
     return Pointer(Native.malloc(bytes.size.toLong())).also { it.write(0, bytes, 0, bytes.size) }
 }
+
+internal const val TESTED_VERSION = "2.3.0"
 
 private const val OK = 0
 internal const val RUNTIME_FAILURE = 3

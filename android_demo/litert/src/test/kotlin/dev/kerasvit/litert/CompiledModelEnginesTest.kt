@@ -14,7 +14,6 @@ import dev.kerasvit.testing.LITERT_BYTES_PER_RUN
 import dev.kerasvit.testing.testModel
 import dev.kerasvit.testing.directBuffer
 import dev.kerasvit.testing.liteRtFolder
-import dev.kerasvit.testing.liteRtName
 import dev.kerasvit.testing.logSoftmax
 import dev.kerasvit.testing.modelOf
 import java.io.File
@@ -29,7 +28,7 @@ import org.junit.jupiter.api.Assumptions.assumeTrue
 import org.junit.jupiter.api.io.TempDir
 
 private fun enginesWith(cache: File? = null) =
-    CompiledModelEngines("$liteRtFolder/libLiteRt.so", liteRtFolder, null, cache, liteRtName)
+    CompiledModelEngines("$liteRtFolder/libLiteRt.so", liteRtFolder, null, cache)
 
 class CompiledModelEnginesTest : EngineTests(
     enginesWith(),
@@ -92,6 +91,17 @@ class CompiledModelEnginesTest : EngineTests(
             assertEquals(EngineFailure.UNAVAILABLE, error.kind, error.reason)
             assertTrue("absent" in error.reason, error.reason)
         }
+    }
+
+    @Test
+    fun `a version whose structures are unknown is not called`(@TempDir packages: File) {
+        File(packages, "ai_edge_litert-2.2.0.dist-info").mkdir()
+        val error = assertFailsWith<EngineException> {
+            CompiledModelEngines("$packages/ai_edge_litert/libLiteRt.so")
+                .create(directBuffer(8), EngineOptions(Backend.CPU, 1))
+        }
+        assertEquals(EngineFailure.UNAVAILABLE, error.kind)
+        assertEquals("it needs the tested version, 2.3.0. Received: 2.2.0.", error.reason)
     }
 
     @Test

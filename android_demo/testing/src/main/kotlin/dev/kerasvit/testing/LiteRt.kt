@@ -13,10 +13,3 @@ val liteRtFolder: File by lazy {
     }
     File(folder)
 }
-
-/** "LiteRT 2.3.0" */
-val liteRtName: String by lazy {
-    val folders = liteRtFolder.resolveSibling("").list().orEmpty()
-    "LiteRT " + folders.firstNotNullOf { Regex("ai_edge_litert-(.+).dist-info").matchEntire(it) }
-        .groupValues[1]
-}

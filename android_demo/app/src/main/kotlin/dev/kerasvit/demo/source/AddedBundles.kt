@@ -52,7 +52,8 @@ class AddedBundles(
         val zip = Zip(File.createTempFile("added", ".zip", copies), name)
         var isWhole = false
         try {
-            isWhole = telling(name) { askWhile(isWanted) { copy(uri, zip.file, isWanted) } } == true
+            val copied = telling(name) { askWhile(isWanted) { copy(uri, zip.file, isWanted) } }
+            isWhole = copied == true && isWanted()
         } finally {
             if (!isWhole) zip.file.delete()
         }

@@ -33,8 +33,9 @@ private fun after(state: UiState, event: Event): UiState = when (event) {
     is Event.Sleep -> state.copy(isAsleep = true, preview = null)
     is Event.Wake -> state.copy(isAsleep = false)
     is Event.Retry -> state.copy(attempt = state.attempt + 1, sourceProblem = null)
-    is Event.Verify ->
-        state.copy(verification = state.verification.next(state.settings.model))
+    is Event.Verify -> // Once, however often the button is touched before it is gone.
+        if (state.verification.isRunning) state
+        else state.copy(verification = state.verification.next(state.settings.model))
     is Event.StopVerifying -> state.copy(verification = state.verification.stopped())
     is Event.PermissionChanged -> permissionChanged(state, event.permission)
     is Event.CamerasFound -> camerasFound(state, event.cameras)
