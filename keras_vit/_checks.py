@@ -83,6 +83,7 @@ positive_number = functools.partial(_number_that, lambda x: x > 0, "be positive"
 not_negative = functools.partial(_number_that, lambda x: x >= 0, "not be negative")
 probability = functools.partial(_number_that, lambda x: 0 <= x <= 1, "lie in [0, 1]")
 fraction = functools.partial(_number_that, lambda x: 0 <= x < 1, "lie in [0, 1)")
+part = functools.partial(_number_that, lambda x: 0 < x <= 1, "lie in (0, 1]")
 inner_fraction = functools.partial(_number_that, lambda x: 0 < x < 1, "lie in (0, 1)")
 
 

@@ -39,11 +39,6 @@ def _seed(field: str, value: Any) -> None:
         raise UsageError(f"{field} must be below 2**32. Received: {field}={value}.")
 
 
-def _decay(field: str, value: Any) -> None:
-    if not 0 < _checks.number(field, value) <= 1:
-        raise UsageError(f"{field} must lie in (0, 1]. Received: {field}={value}.")
-
-
 def _channels(field: str, value: Any) -> None:
     if value not in PICTURE_CHANNELS:
         raise UsageError(
@@ -76,6 +71,10 @@ class Recipe:
     """How images are resized: nearest, bilinear or bicubic, as in Pillow, or mediapipe: as
     MediaPipe's ImageClassifier does, from the whole image and without antialiasing. Default: as
     for the weights, otherwise bilinear."""
+    crop: float | None = _setting(None, _checks.part)
+    """The part of the short side that evaluation sees, in the centre and in the input's
+    proportions: 1 for the largest square. Default: as for the weights, otherwise the whole image,
+    stretched."""
     in_channels: int | None = _setting(None, _channels)
     """Channels of the model's input: 3, or 1 for grey pictures, to which colours are converted.
     Default: as for the weights, otherwise 3."""
@@ -104,7 +103,7 @@ class Recipe:
     """Momentum of SGD."""
     beta_2: float = _setting(0.999, _checks.fraction)
     """Decay of AdamW's mean of squared gradients; that of the gradients is 0.9."""
-    layer_decay: float = _setting(1.0, _decay, ("classes", "vit", "keras 3"))
+    layer_decay: float = _setting(1.0, _checks.part, ("classes", "vit", "keras 3"))
     """Layer-wise learning rates: each block learns this many times as fast as the next one."""
     clip_norm: float = _setting(1.0, _checks.not_negative)
     """Largest global norm of the gradients; 0 for no clipping."""

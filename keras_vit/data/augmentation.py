@@ -50,12 +50,6 @@ def _three_augment(image: Any, seed: Any) -> Any:
     return three_augment(image, seed)
 
 
-def _sharpen(image: Any, seed: Any) -> Any:
-    from keras_vit.data.colour import sharpen
-
-    return sharpen(image, seed)
-
-
 # The "inception crop" of big_vision and of the official fine-tuning code keeps 5% or more.
 _SMALLEST = 0.05
 # (layers, magnitude): big_vision's S/16 has (2, 10), AugReg the others.
@@ -66,12 +60,6 @@ AUGMENTATIONS: dict[str, Augmentation] = {
     "shift": Augmentation("moves, rotates and zooms a little and does not mirror", shift=True),
     "mild_crop_flip": Augmentation(
         "mirrors and keeps at least half of the area", area=0.5, flip=True
-    ),
-    "sharpen_crop_flip": Augmentation(
-        "mild_crop_flip, then sharpens and adds noise: for pictures smaller than the input",
-        area=0.5,
-        flip=True,
-        pixels=_sharpen,
     ),
     "crop_flip": Augmentation("mirrors and keeps at least 5%", area=_SMALLEST, flip=True),
     # 448 pixels for an input of 384; the operations are big_vision's `resize` and `random_crop`.

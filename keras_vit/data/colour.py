@@ -13,8 +13,6 @@ import tensorflow as tf
 from keras_vit.data.luma_and_crop import luma
 
 _RADIUS = (0.1, 2.0)  # of the blur of 3-Augment
-_MOST_SHARP = 4.0  # times the detail of the image, as `sharpen` adds it
-_MOST_NOISE = 10.0  # levels, of the same
 _BLUR_TAPS = 6  # on each side: three times the largest radius
 
 
@@ -115,21 +113,6 @@ def three_augment(image: tf.Tensor, seed: tf.Tensor, jitter: float = 0.3) -> tf.
         [lambda: grey(image), lambda: solarize(image), lambda: gaussian_blur(image, radius)],
     )
     return color_jitter(tf.ensure_shape(changed, image.shape), colours, jitter)
-
-
-def sharpen(image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """An unsharp mask of random strength on a uint8 image (height, width, 3), then grey noise.
-
-    A picture that was enlarged lacks the fine detail of a camera's. The detail finer than a pixel
-    or so becomes up to four times as strong, and the noise has a standard deviation of up to ten
-    levels.
-    """
-    factor, deviation, noise = tf.unstack(tf.random.split(seed, 3))
-    factor = tf.random.stateless_uniform((), factor, 1, _MOST_SHARP)
-    sharp = blend(gaussian_blur(image, 1.0), image, factor)
-    deviation = tf.random.stateless_uniform((), deviation, 0, _MOST_NOISE)
-    added = tf.random.stateless_normal((*image.shape[:2], 1), noise, stddev=deviation)
-    return tf.saturate_cast(tf.round(tf.cast(sharp, tf.float32) + added), tf.uint8)
 
 
 def color_jitter(image: tf.Tensor, seed: tf.Tensor, strength: float) -> tf.Tensor:

@@ -54,11 +54,8 @@ def build(
         **spec_fields(recipe, VARIANTS[variant], variant),
     )
     reads_pictures(model)
-    if recipe.interpolation is not None:
-        whole = {"crop": None} if recipe.interpolation == "mediapipe" else {}
-        model.preprocessing = dataclasses.replace(
-            model.preprocessing, interpolation=recipe.interpolation, **whole
-        )
+    whole = {"crop": None} if recipe.interpolation == "mediapipe" else {}
+    model.preprocessing = dataclasses.replace(model.preprocessing, **whole | _resize(recipe))
     return model
 
 
@@ -88,6 +85,12 @@ def check_model(model: ImageModel, source: Source, recipe: Recipe) -> None:
         )
 
 
+def _resize(recipe: Recipe) -> dict[str, Any]:
+    """What the recipe sets of the model's preprocessing."""
+    set_here = {"interpolation": recipe.interpolation, "crop": recipe.crop}
+    return {field: value for field, value in set_here.items() if value is not None}
+
+
 def _check_built(model: ImageModel, recipe: Recipe) -> None:
     """Raises a `UsageError` if a model was built without what the recipe sets when it builds one.
 
@@ -95,9 +98,8 @@ def _check_built(model: ImageModel, recipe: Recipe) -> None:
     """
     fields = spec_fields(recipe, model.spec, model.name).items()
     found = [(field, value, getattr(model.spec, field)) for field, value in fields]
-    if recipe.interpolation is not None:
-        actual = model.preprocessing.interpolation
-        found.append(("interpolation", recipe.interpolation, actual))
+    for field, value in _resize(recipe).items():
+        found.append((field, value, getattr(model.preprocessing, field)))
     if recipe.head_bias:
         found.append(("head_bias", recipe.head_bias, model.head_bias))
     actual = model.layers[1].compute_dtype  # the head is always float32

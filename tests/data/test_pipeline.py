@@ -117,7 +117,7 @@ def test_evaluation_has_the_bits_of_the_models_own_preprocessing(mixed):
         "randaugment_2_10",
         *(
             pytest.param(augment, marks=pytest.mark.slow)
-            for augment in ("none", "shift", "crop_flip", "sharpen_crop_flip", "three_augment")
+            for augment in ("none", "shift", "crop_flip", "three_augment")
         ),
     ],
 )

@@ -163,6 +163,7 @@ WRONG_VALUES = {
         ({"distillation": "soft", "loss": "sigmoid"}, "distillation needs loss='softmax'"),
         ({"temperature": 0.0}, "temperature must be positive"),
         ({"interpolation": "area"}, "interpolation must be one of nearest"),
+        ({"crop": 1.5}, r"crop must lie in \(0, 1\]. Received: crop=1.5"),
         ({"in_channels": 4}, "in_channels must be 3 or 1, because images are pict"),
     ],
 )
@@ -221,9 +222,9 @@ def test_the_settings_of_a_model_are_those_of_the_recipe():
 def test_a_recipe_chooses_the_resize():
     preprocessing = build("ViT_Pico4", ("a", "b"), Recipe(image_size=32)).preprocessing
     assert preprocessing.interpolation == "bilinear"
-    recipe = Recipe(image_size=32, interpolation="mediapipe")
-    changed = build("ViT_Pico4", ("a", "b"), recipe).preprocessing
-    assert changed == dataclasses.replace(preprocessing, interpolation="mediapipe")
+    for setting in ({"interpolation": "mediapipe"}, {"crop": 1.0}):
+        changed = build("ViT_Pico4", ("a", "b"), Recipe(image_size=32, **setting)).preprocessing
+        assert changed == dataclasses.replace(preprocessing, **setting)
 
 
 @pytest.mark.parametrize("model", ["ViT_Pico4", "BiT_R8x1"])

@@ -119,6 +119,7 @@ def test_a_model_with_lora_is_not_trained_again():
         ({"distillation_token": True}, "for pooling='distilled'"),
         ({"head_bias": -10.0}, "for head_bias=-10.0. Received: a model with head_bias=0.0"),
         ({"interpolation": "mediapipe"}, "for interpolation='mediapipe'.*='bilinear'"),
+        ({"crop": 0.9}, "for crop=0.9. Received: a model with crop=None"),
         ({"precision": "mixed_bfloat16"}, "dtype='bfloat16'. Received: .*dtype='float32'"),
     ],
 )
