@@ -85,7 +85,8 @@ def test_phones_are_a_table_that_says_how_to_fill_it(run):
     text = card_of(other)
     assert "None yet" not in text
     name = "a\\|b <b>[x](http://y), Android 16"  # the bar adds no column
-    about, times = "`Tensor G3` | `LiteRT 2` | `int8` | `CPU`", "23.0 | 3.14 | 4.00 | 1,234 | 60"
+    about = "`Tensor G3` | `LiteRT 2.3.0` | `int8` | `CPU`"
+    times = "23.0 | 3.14 | 4.00 | 1,234 | 60"
     row = f"| `{name}` | {about} | {times} | 28 to 33 |"
     assert row in text.splitlines()
     refused = "`a|b <b>[x](http://y), Android 16: int8 on GPU`"
