@@ -2,7 +2,7 @@
 
 import shutil
 
-# The package of every program that the build calls. Chromium brings a device of Vulkan.
+# The package of every program that the build calls. Chromium brings the tests a Vulkan device.
 PACKAGES = {
     "apksigner": "apksigner",
     "as": "binutils",

@@ -49,7 +49,7 @@ EVERYDAY: dict[str, Preset] = {
         label_smoothing=0.1,
         title="CIFAR-10 for a camera: the Android app's model",
         expected="84.1%",
-        cost="1.0 M images of 64 px: 97 minutes on 2 CPU cores",
+        cost="1.0 M images of 64 px: 97 minutes on 2 busy CPU cores",
         learning_rates=(1e-3, 2e-3, 4e-3),
         development=0.02,
     ),

@@ -16,7 +16,8 @@ internal fun sharedZip(intent: Intent): Uri? = when (intent.action) {
     Intent.ACTION_SEND -> if (intent.type in ZIP_TYPES) stream(intent) else null
     // Without a type, Android asked the provider for it before it chose this app.
     Intent.ACTION_VIEW ->
-        intent.data?.takeIf { isProvided(it) && (intent.type ?: ZIP_TYPES[0]) in ZIP_TYPES }
+        if (intent.type == null || intent.type in ZIP_TYPES) intent.data?.takeIf(::isProvided)
+        else null
     else -> null
 }
 
