@@ -27,8 +27,8 @@ _OTHER = {
     "__strlen_chk": "jmp *strlen@GOTPCREL(%rip)",
     "strerror_r": "jmp *__xpg_strerror_r@GOTPCREL(%rip)",
     "android_set_abort_message": "ret",
-    # No property is set.
-    "__system_property_get": "movb $0, (%rsi); xorl %eax, %eax; ret",
+    # Every property is "36": only from some level of Android on, XNNPACK is taken unasked.
+    "__system_property_get": "movl $0x3633, (%rsi); movl $2, %eax; ret",
     # XNNPACK of 2.16.1 reads 64 bytes at once from memory for which it asked less alignment.
     "memalign": "movl $64, %r11d; cmpq %r11, %rdi; cmovbq %r11, %rdi; jmp *memalign@GOTPCREL(%rip)",
 }

@@ -100,9 +100,9 @@ class MainActivity : ComponentActivity(), Host {
 
     private fun onPermission(answers: Map<String, Boolean>) {
         // Not to be asked again is what was refused before, and wants no explanation. A first
-        // dialog that was dismissed wants none either; an answer without results is a dialog that
-        // was interrupted.
-        val isAskable = answers.isEmpty() || !wasRefused || isExplanationWanted()
+        // dialog that was dismissed wants none either.
+        val isAskable = !wasRefused || isExplanationWanted()
+        // Without an answer, the dialog was interrupted.
         if (answers.isNotEmpty()) wasRefused = true
         store.send(Event.PermissionChanged(permission(isAskable)))
     }

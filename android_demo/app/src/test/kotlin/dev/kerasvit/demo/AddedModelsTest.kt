@@ -4,14 +4,17 @@ import android.app.Activity
 import android.content.Intent
 import android.net.Uri
 import android.provider.OpenableColumns
+import dev.kerasvit.core.BundleProblem
 import dev.kerasvit.demo.source.AddedBundles
 import dev.kerasvit.demo.source.AddingException
 import dev.kerasvit.demo.state.Dialog
 import dev.kerasvit.demo.state.Event
+import dev.kerasvit.demo.state.Problem
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Screen
 import dev.kerasvit.demo.state.Source
 import java.io.File
+import java.io.RandomAccessFile
 import java.util.zip.ZipEntry
 import java.util.zip.ZipOutputStream
 import kotlin.test.assertEquals
@@ -214,6 +217,25 @@ class AddedModelsTest {
         phone.send(Event.Show(Screen.CLASSIFY))
         assertShown("digits-float16", label = "4")
         assertEquals(10, thumbnails())
+    }
+
+    @Test
+    fun `the app's own model is checked anew where an added one of its name was`() {
+        val models = folder.newFolder()
+        val model = File(copyOfBundle(models, "digits-float16"), "model.tflite")
+        phone.app.testBundles = FolderBundles(models)
+        provide(zipped("digits-float16"))
+        phone.start()
+        phone.send(Event.AddZip("$uri"))
+        assertShown("digits-float16", label = "flower 4")
+        RandomAccessFile(model, "rw").use {
+            it.seek(model.length() / 2)
+            it.writeLong(0x0123456789abcdef)
+        }
+        phone.send(Event.Remove("digits-float16"))
+        val failed = assertIs<Result.Failed>(phone.state.result)
+        val problem = assertIs<Problem.BadBundle>(failed.problem).problem
+        assertIs<BundleProblem.WrongHash>(problem)
     }
 
     @Test

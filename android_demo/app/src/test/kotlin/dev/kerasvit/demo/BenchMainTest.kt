@@ -1,6 +1,8 @@
 package dev.kerasvit.demo
 
 import java.io.File
+import java.io.OutputStream
+import java.io.PrintStream
 import kotlin.test.Test
 import kotlin.test.assertEquals
 import kotlin.test.assertFailsWith
@@ -24,6 +26,17 @@ class BenchMainTest {
         assertTrue(lines[0].startsWith("""{"refused":{"runtime":"TensorFlow Lite, not loaded"""))
         assertTrue(""","kind":"UNAVAILABLE","reason":""" in lines[0], lines[0])
         assertEquals("""{"end":{}}""", lines[1])
+    }
+
+    @Test
+    fun `a benchmark that nobody reads ends`() {
+        val out = System.out
+        System.setOut(PrintStream(OutputStream.nullOutputStream().apply { close() }))
+        try {
+            assertFailsWith<IllegalStateException> { BenchMain.tell("{}") }
+        } finally {
+            System.setOut(out)
+        }
     }
 
     @Test

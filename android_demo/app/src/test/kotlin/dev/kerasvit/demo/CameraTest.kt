@@ -187,6 +187,12 @@ class CameraTest {
     }
 
     @Test
+    fun `a webcam, which has no side, looks at the user`() {
+        manager.addCamera("0", CameraCharacteristics.LENS_FACING_EXTERNAL, 0)
+        assertEquals(listOf(Facing.FRONT), phone.app.cameras.facings())
+    }
+
+    @Test
     fun `a camera that is unplugged while cameras are looked for is none`() {
         TroubledCameraManager.unplugged = "9"
         assertEquals(emptyList(), phone.app.cameras.facings())

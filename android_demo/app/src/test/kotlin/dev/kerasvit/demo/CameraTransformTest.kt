@@ -30,6 +30,13 @@ class CameraTransformTest {
     }
 
     @Test
+    fun `the whole picture is also shown in a tall window of a phone that lies`() {
+        // 250 / 640 of 480 are 187.5.
+        val lying = listOf(0f to 293.75f, 0f to 106.25f, 250f to 106.25f, 250f to 293.75f)
+        assertCorners(lying, corners(SENSOR, displayDegrees = 90, width = HEIGHT, height = WIDTH))
+    }
+
+    @Test
     fun `a sensor that does not lie on its side gives a wide picture`() {
         val wide = listOf(33.33f to 0f, 366.67f to 0f, 366.67f to 250f, 33.33f to 250f)
         for (sensor in listOf(0, 180)) {
@@ -69,11 +76,15 @@ class CameraTransformTest {
         return if (isBelow) { if (isRight) 2 else 3 } else { if (isRight) 1 else 0 }
     }
 
-    private fun corners(sensorDegrees: Int, displayDegrees: Int): List<Pair<Float, Float>> {
-        val matrix = cameraTransform(WIDTH, HEIGHT, 640, 480, sensorDegrees, displayDegrees)
-        val width = WIDTH.toFloat()
-        val height = HEIGHT.toFloat()
-        val points = floatArrayOf(0f, 0f, width, 0f, width, height, 0f, height)
+    private fun corners(
+        sensorDegrees: Int,
+        displayDegrees: Int,
+        width: Int = WIDTH,
+        height: Int = HEIGHT,
+    ): List<Pair<Float, Float>> {
+        val matrix = cameraTransform(width, height, 640, 480, sensorDegrees, displayDegrees)
+        val (right, bottom) = width.toFloat() to height.toFloat()
+        val points = floatArrayOf(0f, 0f, right, 0f, right, bottom, 0f, bottom)
         matrix.mapPoints(points)
         return points.toList().chunked(2) { (x, y) -> x to y }
     }

@@ -108,6 +108,7 @@ class ClassifyTest {
         val range = slider.fetchSemanticsNode().config[SemanticsProperties.ProgressBarRangeInfo]
         assertEquals(60f, range.current, 0.01f)
         assertEquals(0f..100f, range.range)
+        assertEquals(19, range.steps) // Between both ends.
     }
 
     @Test
@@ -153,6 +154,8 @@ class ClassifyTest {
         answerPermission(granted = false, mayAsk = true)
         phone.tap(R.string.action_allow)
         answerPermission(granted = false, mayAsk = false)
+        phone.controller.pause().resume()
+        phone.settle()
         assertTrue(phone.shows(R.string.problem_permission_for_ever_body))
         phone.tap(R.string.action_settings)
         val intent = shadowOf(phone.activity).nextStartedActivity
@@ -178,6 +181,9 @@ class ClassifyTest {
         phone.start()
         phone.tap(R.string.source_camera)
         answerPermission(emptyArray(), IntArray(0))
+        assertTrue(phone.shows(R.string.action_allow))
+        phone.tap(R.string.action_allow)
+        answerPermission(granted = false, mayAsk = false) // The first answer.
         assertTrue(phone.shows(R.string.action_allow))
     }
 
@@ -224,6 +230,7 @@ class ClassifyTest {
         phone.goBack()
         assertEquals(Screen.CLASSIFY, phone.state.settings.screen)
         assertFalse(phone.activity.isFinishing)
+        assertFalse(phone.activity.onBackPressedDispatcher.hasEnabledCallbacks())
     }
 
     @Test

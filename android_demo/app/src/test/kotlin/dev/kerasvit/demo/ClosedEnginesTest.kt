@@ -1,9 +1,12 @@
 package dev.kerasvit.demo
 
 import android.content.ComponentCallbacks2
+import android.net.Uri
 import dev.kerasvit.demo.state.Event
+import dev.kerasvit.demo.state.Problem
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Screen
+import dev.kerasvit.demo.state.Source
 import dev.kerasvit.engine.Backend
 import kotlin.test.assertEquals
 import kotlin.test.assertIs
@@ -13,6 +16,7 @@ import org.junit.Rule
 import org.junit.Test
 import org.junit.runner.RunWith
 import org.robolectric.RobolectricTestRunner
+import org.robolectric.Shadows.shadowOf
 
 /** A phone may hold one large model and not two: what is no longer used is closed first. */
 @RunWith(RobolectricTestRunner::class)
@@ -52,6 +56,19 @@ class ClosedEnginesTest {
         assertEquals(1, engines.open.get())
         assertNotNull(phone.state.preview)
         assertEquals(before.rows, assertIs<Result.Answer>(phone.state.result).rows)
+    }
+
+    @Test
+    fun `where a picture finds no memory, that of the model is given back`() {
+        phone.app.testEngines = engines
+        val photo = Uri.parse("content://photos/1")
+        shadowOf(phone.app.contentResolver)
+            .registerInputStreamSupplier(photo) { throw OutOfMemoryError() }
+        phone.start()
+        assertEquals(1, engines.open.get())
+        phone.send(Event.ChooseSource(Source.Picture("$photo")))
+        assertEquals(Problem.OutOfMemory, phone.state.sourceProblem)
+        assertEquals(0, engines.open.get())
     }
 
     private fun trim(level: Int) {

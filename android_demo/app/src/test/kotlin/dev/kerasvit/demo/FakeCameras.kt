@@ -72,7 +72,8 @@ class TroubledCameraManager : ShadowCameraManager() {
         if (open.isNotEmpty()) {
             throw CameraAccessException(CameraAccessException.MAX_CAMERAS_IN_USE)
         }
-        val camera = super.openCameraDeviceUserAsync(id, callback, executor, user, importance)
+        val told = if (isBroken) FailingOnceOpen(callback) else callback
+        val camera = super.openCameraDeviceUserAsync(id, told, executor, user, importance)
         open += camera
         openings++
         return camera
@@ -82,6 +83,9 @@ class TroubledCameraManager : ShadowCameraManager() {
         /** A camera that is listed and gone. */
         var unplugged: String? = null
         var isInUse = false
+
+        /** Fails while it opens. */
+        var isBroken = false
 
         /** The cameras that are open, or on their way. */
         val open: MutableSet<CameraDevice> = ConcurrentHashMap.newKeySet()
@@ -93,10 +97,21 @@ class TroubledCameraManager : ShadowCameraManager() {
         fun repair() {
             unplugged = null
             isInUse = false
+            isBroken = false
             open.clear()
             openings = 0
         }
     }
+}
+
+private class FailingOnceOpen(private val told: CameraDevice.StateCallback) :
+    CameraDevice.StateCallback() {
+    override fun onOpened(camera: CameraDevice) =
+        told.onError(camera, CameraDevice.StateCallback.ERROR_CAMERA_DEVICE)
+
+    override fun onDisconnected(camera: CameraDevice) = told.onDisconnected(camera)
+
+    override fun onError(camera: CameraDevice, error: Int) = told.onError(camera, error)
 }
 
 /** Robolectric's camera, which [TroubledCameraManager] knows to be closed. */

@@ -1,5 +1,6 @@
 package dev.kerasvit.demo
 
+import android.content.res.AssetManager
 import android.graphics.Bitmap
 import android.graphics.BitmapFactory
 import android.graphics.ImageFormat
@@ -25,6 +26,7 @@ import dev.kerasvit.engine.EngineOptions
 import dev.kerasvit.testing.HeldOutDigits
 import java.io.ByteArrayOutputStream
 import java.io.File
+import java.io.FileNotFoundException
 import java.nio.ByteBuffer
 import kotlin.test.assertEquals
 import kotlin.test.assertFailsWith
@@ -58,7 +60,10 @@ class KerasVitTest {
     @Test
     fun `every kind of picture gets the same answer, and it is Python's`() = withModel { model ->
         val scores = digits.scores.getValue("digits-float16")[0]
-        val expected = model.classifyBlocking(rgb(image), 8, 8)
+        val rgb = rgb(image)
+        val position = rgb.position()
+        val expected = model.classifyBlocking(rgb, 8, 8)
+        assertEquals(position, rgb.position())
         assertEquals(5, expected.size)
         assertEquals("${scores.indices.maxBy { scores[it] }}", expected[0].label)
         assertEquals(expected, model.classifyBlocking(bitmap(image)))
@@ -158,6 +163,16 @@ class KerasVitTest {
         }
         val absent = assertFailsWith<BundleException> { KerasVit.openBlocking(assets, "flowers") }
         assertEquals(BundleProblem.Missing("model.json"), absent.problem)
+    }
+
+    @Test
+    fun `a model that an app compresses in its assets is copied`() {
+        val assets = mock(AssetManager::class.java) // Robolectric's compress nothing.
+        `when`(assets.openFd("bundles/a/model.tflite")).thenThrow(FileNotFoundException())
+        `when`(assets.open("bundles/a/model.tflite")).thenReturn(byteArrayOf(1, 2, 3).inputStream())
+        val model = AssetFiles(assets, "a").map("model.tflite")
+        assertTrue(model.isDirect)
+        assertEquals(listOf<Byte>(1, 2, 3), List(model.remaining()) { model[it] })
     }
 
     @Test

@@ -160,6 +160,7 @@ class LiveCameraTest {
         startCameraOfApp()
         assertEquals(Source.Camera(Facing.FRONT), phone.state.settings.source)
         assertFalse(phone.shows(R.string.problem_no_camera))
+        assertFalse(phone.shows(R.string.camera_flip))
         sendToApp()
         assertIs<Result.Answer>(phone.state.result)
     }
@@ -260,6 +261,69 @@ class LiveCameraTest {
         phone.settle()
         assertNull(phone.state.sourceProblem)
         sendToApp()
+        assertIs<Result.Answer>(phone.state.result)
+    }
+
+    @Test
+    fun `a camera that is left before its turn is not opened`() {
+        startWithCamera()
+        val busy = CountDownLatch(1)
+        phone.app.cameraThread.post { busy.await() }
+        for (facing in listOf(Facing.FRONT, Facing.BACK)) choose(facing)
+        phone.controller.pause()
+        busy.countDown()
+        phone.settle()
+        assertEquals(2, TroubledCameraManager.openings)
+        assertTrue(TroubledCameraManager.open.isEmpty())
+    }
+
+    @Test
+    fun `what a camera says after it was left is not shown`() {
+        startWithCamera()
+        shadowOf(manager).triggerDisconnect()
+        shadowOf(phone.app.cameraThread.looper).idle() // The activity does not know of it yet.
+        phone.controller.pause()
+        phone.settle()
+        assertNull(phone.state.sourceProblem)
+    }
+
+    @Test
+    fun `a camera that fails while it opens leaves its turn to the next one`() {
+        startWithCamera()
+        TroubledCameraManager.isBroken = true
+        choose(Facing.FRONT)
+        phone.settle()
+        assertTrue(phone.shows("error 4 of the camera"))
+        TroubledCameraManager.isBroken = false
+        choose(Facing.BACK)
+        phone.settle()
+        assertNull(phone.state.sourceProblem)
+        assertEquals(3, TroubledCameraManager.openings)
+        assertEquals(1, TroubledCameraManager.open.size)
+    }
+
+    @Test
+    fun `the end of an earlier surface leaves the camera on`() {
+        startWithCamera()
+        phone.activity.camera.onSurfaceGone(SurfaceTexture(0))
+        phone.settle()
+        assertFalse(FakeImageReader.newest.isClosed)
+    }
+
+    @Test
+    fun `after a check of the backends the camera goes on`() {
+        val now = AtomicLong()
+        phone.app.testClock = Clock { now.addAndGet(200_000_000) } // Each answer is shown.
+        startWithCamera()
+        sendToApp()
+        phone.send(Event.Show(Screen.VERIFY))
+        phone.send(Event.Verify)
+        phone.rule.waitUntil(60_000) { !phone.state.verification.isRunning }
+        phone.send(Event.Show(Screen.CLASSIFY))
+        surface()
+        val before = phone.state.result
+        sendToApp()
+        assertTrue(phone.state.result !== before)
         assertIs<Result.Answer>(phone.state.result)
     }
 

@@ -3,13 +3,18 @@ package dev.kerasvit.demo
 import android.graphics.Bitmap
 import android.graphics.ColorSpace
 import android.media.ExifInterface
+import dev.kerasvit.android.PictureException
+import dev.kerasvit.android.PictureFailure
+import dev.kerasvit.android.readPicture
 import dev.kerasvit.android.rgbImageOf
 import dev.kerasvit.core.FolderFiles
 import dev.kerasvit.core.RgbImage
 import dev.kerasvit.demo.source.Pictures
 import dev.kerasvit.demo.state.Source
 import java.io.File
+import java.io.FileNotFoundException
 import kotlin.test.assertEquals
+import kotlin.test.assertFailsWith
 import org.junit.Rule
 import org.junit.Test
 import org.junit.rules.TemporaryFolder
@@ -91,6 +96,14 @@ class PicturesTest {
         val found = image.bytes.map { it.toInt() and 0xFF }
         for ((level, expected) in found zip listOf(0xC8, 0x64, 0x32)) {
             assertEquals(expected.toDouble(), level.toDouble(), 2.0, "$found")
+        }
+    }
+
+    @Test
+    fun `a photo that may no longer be read is gone`() {
+        for (error in listOf(SecurityException(), FileNotFoundException())) {
+            val told = assertFailsWith<PictureException> { readPicture { throw error } }
+            assertEquals(PictureFailure.GONE, told.failure)
         }
     }
 

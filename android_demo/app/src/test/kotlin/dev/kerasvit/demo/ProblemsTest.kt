@@ -125,6 +125,9 @@ class ProblemsTest {
             assertEquals("4", assertIs<Result.Answer>(sound, damaged).rows[0].label)
             assertTrue(phone.shows(R.string.problem_corrupt), damaged)
             if (isFirst) phone.screenshot("problem_compare")
+            phone.tap(R.string.action_model)
+            assertEquals(!isFirst, phone.state.settings.pickingRival, damaged)
+            phone.leave()
         }
     }
 

@@ -33,6 +33,7 @@ import kotlin.test.assertEquals
 import kotlin.test.assertFalse
 import kotlin.test.assertIs
 import kotlin.test.assertNotEquals
+import kotlin.test.assertNotNull
 import kotlin.test.assertNull
 import kotlin.test.assertSame
 import kotlin.test.assertTrue
@@ -88,6 +89,23 @@ class ReducerTest {
         assertEquals(Screen.COMPARE, reduce(wanted, Event.Added("c")).settings.screen)
         val shared = reduce(compared, Event.Added("c")).settings
         assertEquals("c" to Screen.CLASSIFY, shared.model to shared.screen)
+    }
+
+    @Test
+    fun `nothing is computed for a camera that is not allowed`() {
+        val allowed = ready(Source.Camera(Facing.BACK))
+        assertNotNull(jobOf(allowed))
+        assertNull(jobOf(reduce(allowed, Event.PermissionChanged(Permission.REFUSED))))
+    }
+
+    @Test
+    fun `models are read again where that may help`() {
+        val damaged = Problem.BadBundle("a", BundleProblem.Missing("labels.txt"))
+        val expected = mapOf(damaged to false, Problem.OutOfMemory to true)
+        for ((problem, isWanted) in expected) {
+            val state = reduce(ready(), Event.ModelRead(Model("a", problem = problem)))
+            assertEquals(isWanted, state.isReadingWanted, "$problem")
+        }
     }
 
     @Test

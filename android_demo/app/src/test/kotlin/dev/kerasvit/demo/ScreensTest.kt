@@ -1,6 +1,9 @@
 package dev.kerasvit.demo
 
 import android.content.Intent
+import androidx.compose.ui.semantics.SemanticsProperties
+import androidx.compose.ui.test.assertIsSelected
+import androidx.compose.ui.test.onNodeWithText
 import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.Outcome
 import dev.kerasvit.demo.state.Event
@@ -44,10 +47,12 @@ class ScreensTest {
         assertEquals("4", second.rows[0].label)
         assertTrue(first.rows != second.rows) // int8 rounds.
         assertTrue(phone.shows(R.string.compare_same))
+        assertEquals(1, phone.nodes().count { SemanticsProperties.LiveRegion in it.config })
         for (answer in listOf(first, second)) {
             val names = phone.texts()
             for (row in answer.rows) {
-                assertTrue(names.any { it.startsWith("${answer.model}: ${row.label}, ") }, "$names")
+                val times = names.count { it.startsWith("${answer.model}: ${row.label}, ") }
+                assertEquals(1, times, "$names")
             }
         }
     }
@@ -124,6 +129,7 @@ class ScreensTest {
         engines.begun.await()
         // `tap` would wait for the worker, which waits for this thread.
         phone.rule.waitForIdle()
+        assertFalse(phone.shows(R.string.verify_start))
         phone.touch(phone.activity.getString(R.string.verify_stop))
         assertFalse(phone.state.verification.isRunning)
         engines.mayGoOn.countDown()
@@ -158,6 +164,8 @@ class ScreensTest {
     fun `a search finds a class, and says if there is none`() {
         phone.start()
         phone.tap(R.string.screen_labels)
+        waitFor("10 classes")
+        assertEquals(2, phone.texts().count { it == "0" }) // The class and its number.
         phone.write("7")
         assertEquals("7", phone.state.settings.query)
         waitFor("1 class")
@@ -218,6 +226,8 @@ class ScreensTest {
         phone.start()
         phone.tap("digits-float16")
         assertEquals(Screen.MODELS, phone.state.settings.screen)
+        val tab = phone.activity.getString(R.string.screen_classify)
+        phone.rule.onNodeWithText(tab).assertIsSelected()
         assertTrue(phone.shows("int8 · 231"))
         phone.tap("digits-int8")
         assertEquals("digits-int8", phone.state.settings.model)

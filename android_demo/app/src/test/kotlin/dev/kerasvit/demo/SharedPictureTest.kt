@@ -36,6 +36,8 @@ class SharedPictureTest {
     fun `it is classified when the app starts with it, and not again later`() {
         phone.start(intent = sending(photo))
         assertClassified()
+        phone.returnAfterEnd()
+        assertClassified()
         phone.send(Event.ChooseSource(Source.Golden))
         phone.start(phone.leave(), sending(photo))
         assertEquals(Source.Golden, phone.state.settings.source)

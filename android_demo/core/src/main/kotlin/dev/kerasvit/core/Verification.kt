@@ -85,13 +85,18 @@ fun verifyEach(
 }
 
 /** Compares an engine that is loaded; [Outcome.Passed] or [Outcome.Failed]. */
-internal fun measure(engine: Engine, bundle: Bundle, golden: Golden): Outcome {
-    val classifier = Classifier(bundle, engine)
-    val start = System.nanoTime()
+internal fun measure(
+    engine: Engine,
+    bundle: Bundle,
+    golden: Golden,
+    clock: Clock = Clock(System::nanoTime),
+): Outcome {
+    val classifier = Classifier(bundle, engine, clock = clock)
+    val start = clock.nanos()
     var result = classifier.classify(golden.image)
     // At least one after the warm-up, however slow the model is.
     while (classifier.inference.count < RUNS) {
-        if (classifier.inference.count > 0 && System.nanoTime() - start > MOST_NANOS) break
+        if (classifier.inference.count > 0 && clock.nanos() - start > MOST_NANOS) break
         result = classifier.classify(golden.image)
     }
     val input = bundle.description.input

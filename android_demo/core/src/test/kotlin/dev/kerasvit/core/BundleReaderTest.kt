@@ -199,7 +199,7 @@ class BundleReaderTest {
         "{\"a\": 1,}" to "expected JSON",
         "{a: 1}" to "expected JSON",
         "{\"a\": \"" to "expected JSON",
-        "[".repeat(100_000) to "expected at most 32 levels of JSON",
+        "[".repeat(33) to "expected at most 32 levels of JSON",
         "{\"a\":".repeat(100_000) to "expected at most 32 levels of JSON",
         "{\"[[{\": \"${"[".repeat(100)}\\\"${"{".repeat(100)}\"}" to "format is missing",
         " ".repeat((4 shl 20) + 1) to "expected at most 4194304 bytes. Received: more.",

@@ -41,10 +41,20 @@ class VerificationTest {
 
     @Test
     fun `the time of a very slow model is measured, too`() {
-        val factory = FakeFactory { info -> FakeEngine(info) { Thread.sleep(700) } }
-        val verdict = verify(files, bundle, factory, listOf(Backend.CPU)).single()
-        val measured = assertIs<Outcome.Passed>(verdict.outcome).measured
-        assertTrue(measured.inferenceMillis >= 700, "${measured.inferenceMillis}")
+        var now = 0L
+        val engine = FakeEngine(EngineInfo(Backend.CPU, 1, "", 1)) { now += 2_100_000_000 }
+        val outcome = measure(engine, bundle, readGolden(files, bundle)) { now }
+        assertEquals(2100.0, assertIs<Outcome.Passed>(outcome).measured.inferenceMillis)
+    }
+
+    @Test
+    fun `of equal scores the first class is the best, as in Python`() {
+        val golden = readGolden(files, bundle).run {
+            Golden(image, tensor, floatArrayOf(11.5f, 11.5f, -2f), tolerances)
+        }
+        val engine = FakeEngine(EngineInfo(Backend.CPU, 1, "", 1)) { it.put(0, 20) }
+        val measured = assertIs<Outcome.Passed>(measure(engine, bundle, golden)).measured
+        assertEquals(0 to 0, measured.run { expectedClass to foundClass })
     }
 
     @Test

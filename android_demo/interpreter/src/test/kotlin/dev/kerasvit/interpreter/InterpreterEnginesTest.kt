@@ -1,5 +1,7 @@
 package dev.kerasvit.interpreter
 
+import com.sun.jna.Library
+import com.sun.jna.NativeLibrary
 import dev.kerasvit.core.FolderFiles
 import dev.kerasvit.core.Outcome
 import dev.kerasvit.core.readBundle
@@ -107,6 +109,11 @@ class InterpreterEnginesTest : EngineTests(
             for (name in listOf("libc", "libm", "libdl", "liblog", "libtensorflowlite_jni")) {
                 System.load(File(folder, "$name.so").path)
             }
+            // The runtime looks for XNNPACK by name. Android looks in the runtime itself, too.
+            val global = mapOf(Library.OPTION_OPEN_FLAGS to RTLD_LAZY_GLOBAL)
+            NativeLibrary.getInstance("$folder/libtensorflowlite_jni.so", global)
         }
+
+        private const val RTLD_LAZY_GLOBAL = 0x101
     }
 }
