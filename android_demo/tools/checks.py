@@ -86,8 +86,9 @@ def badging(apk: Apk) -> Iterator[Finding]:
         (r"launchable-activity: name='([^']*)'", _ACTIVITY),
         (r"native-code: (.*)", " ".join(f"'{abi}'" for abi in ABIS)),
         (r"locales: (.*)", _LOCALES),
-        # Else the GPU delegate cannot see OpenCL.
+        # Else the GPU delegate cannot see OpenCL, nor LiteRT an NPU.
         (r"uses-native-library-not-required:(.*)", "'libOpenCL.so'"),
+        (r"uses-native-library-not-required:('libcdsprpc.so')", "'libcdsprpc.so'"),
     ):
         found = re.search(rf"(?<![a-zA-Z]){pattern}", text)
         received = found.group(1) if found else "nothing"
