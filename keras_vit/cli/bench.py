@@ -18,7 +18,7 @@ from keras_vit._errors import RefusedError, UsageError, one_line, shortened
 from keras_vit.cli._arguments import option
 from keras_vit.cli._bundles import check_bundles, folder_of_clone, named_bundles
 from keras_vit.cli._options import check_folder, check_threads
-from keras_vit.cli._printing import table
+from keras_vit.cli._printing import print_next, table
 from keras_vit.cli._program import load
 from keras_vit.cli._progress import ChangingLine, duration
 from keras_vit.tflite.phone_records import FOLDER, Backend, summary, three_digits
@@ -72,7 +72,7 @@ def run(arguments: Arguments) -> None:
     bundles = named_bundles(arguments.bundle, advice="measure them one after the other")
     backends = tuple(dict.fromkeys(arguments.backends))
     seconds = round(60 * arguments.minutes)
-    records, refused = [], []
+    records, refused, runs = [], [], set()
     with on_phone(phone, apk, arguments.threads, seconds) as bench:
         progress = _Progress(len(bundles) * len(backends), seconds)
         print(f"phone: {bench.phone.name} ({bench.phone.soc})\napp: {apk}\n{progress.left()}")
@@ -90,9 +90,13 @@ def run(arguments: Arguments) -> None:
             if earlier:
                 print(f"kept, because measured earlier: {', '.join(earlier)}")
             records.append((name, record))
+            runs.add(bundle.resolve().parents[1])
     found = summary(records)
     if found.rows:
         print(f"\n{table(found.header[3:], [row[3:] for row in found.rows])}")
+    for folder in sorted(runs):
+        if not arguments.out and (folder / "spec.json").is_file():
+            print_next("card", "--run", folder)
     if found.refused:
         refused.append(
             "this phone computes something else than the exporter, and is not in the table of "

@@ -42,8 +42,12 @@ def test_each_backend_is_a_line_and_the_table_is_that_of_the_card(bench, phone, 
     assert f"written: {path}\n" in out
     assert read_phone_record(path).backends[0].seconds == 24
     assert phone.is_clean()
+    assert "next:" not in out
+    run = bundle.parents[1]
+    (run / "spec.json").touch()
     code, out, _ = bench("--backends", "NPU", "GPU")
     assert code == 0
+    assert out.endswith(f"hub_card.py --run {run}\n")
     assert f"written: {path}\nkept, because measured earlier: CPU, CPU_HALF, CPU_PLAIN\n" in out
 
 

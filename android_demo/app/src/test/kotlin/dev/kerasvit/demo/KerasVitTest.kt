@@ -34,6 +34,7 @@ import kotlin.test.assertIs
 import kotlin.test.assertTrue
 import kotlinx.coroutines.CoroutineStart
 import kotlinx.coroutines.Dispatchers
+import kotlinx.coroutines.ExecutorCoroutineDispatcher
 import kotlinx.coroutines.async
 import kotlinx.coroutines.awaitAll
 import kotlinx.coroutines.launch
@@ -111,6 +112,15 @@ class KerasVitTest {
         model.close()
         model.close()
         val error = assertFailsWith<IllegalStateException> { model.classifyBlocking(bitmap(image)) }
+        assertEquals("the model digits-int8 is closed", error.message)
+    }
+
+    @Test
+    fun `a model that is closed before its turn says so, and cancels nobody`() = runBlocking {
+        val model = KerasVit.open(FolderFiles(File("../testing/models/digits-int8")))
+        val thread = KerasVit::class.java.getDeclaredField("thread").apply { isAccessible = true }
+        (thread.get(model) as ExecutorCoroutineDispatcher).close() // As `close` does meanwhile.
+        val error = assertFailsWith<IllegalStateException> { model.classify(rgb(image), 8, 8) }
         assertEquals("the model digits-int8 is closed", error.message)
     }
 

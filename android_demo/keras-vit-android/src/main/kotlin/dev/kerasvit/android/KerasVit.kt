@@ -23,8 +23,11 @@ import dev.kerasvit.litert.CompiledModelEngines
 import java.nio.ByteBuffer
 import java.util.concurrent.Executors
 import java.util.concurrent.atomic.AtomicBoolean
+import kotlinx.coroutines.CancellationException
 import kotlinx.coroutines.ExecutorCoroutineDispatcher
 import kotlinx.coroutines.asCoroutineDispatcher
+import kotlinx.coroutines.currentCoroutineContext
+import kotlinx.coroutines.ensureActive
 import kotlinx.coroutines.runBlocking
 import kotlinx.coroutines.withContext
 
@@ -103,9 +106,17 @@ class KerasVit private constructor(
         answer { converter.convert() }
 
     private suspend fun answer(read: () -> RgbImage): List<Prediction> {
-        check(!isClosed.get()) { "the model ${bundle.name} is closed" }
-        return withContext(thread) { classifier.classify(read()).predictions() }
+        check(!isClosed.get(), ::closed)
+        return try {
+            withContext(thread) { classifier.classify(read()).predictions() }
+        } catch (error: CancellationException) {
+            currentCoroutineContext().ensureActive()
+            // Closed since then. The caller's coroutine must not end without a word.
+            throw IllegalStateException(closed(), error)
+        }
     }
+
+    private fun closed() = "the model ${bundle.name} is closed"
 
     companion object {
         /**
