@@ -90,13 +90,13 @@ def run(arguments: Arguments) -> None:
             if earlier:
                 print(f"kept, because measured earlier: {', '.join(earlier)}")
             records.append((name, record))
-            runs.add(bundle.resolve().parents[1])
+            runs.add(bundle.resolve().parent.parent)
     found = summary(records)
     if found.rows:
         print(f"\n{table(found.header[3:], [row[3:] for row in found.rows])}")
-    for folder in sorted(runs):
-        if not arguments.out and (folder / "spec.json").is_file():
-            print_next("card", "--run", folder)
+    for near in sorted(runs):
+        if not arguments.out and (near / "spec.json").is_file():
+            print_next("card", "--run", near)
     if found.refused:
         refused.append(
             "this phone computes something else than the exporter, and is not in the table of "
