@@ -36,13 +36,17 @@ CASES = (
     ("timm_distilled.safetensors", "timm_distilled", {}),
     ("hf_classifier.safetensors", "hf_classifier", {}),
     ("hf_base.safetensors", "hf_base", {}),
+    ("hf_dinov2.safetensors", "hf_dinov2", {}),
+    ("hf_dinov2_registers.safetensors", "hf_dinov2_registers", {}),
+    ("hf_dinov2_gated.safetensors", "hf_dinov2_gated", {}),
+    ("hf_dinov2_gated.safetensors", "hf_dinov2_gated_4to5x6", {"image_size": (40, 48)}),
 )
 
 
 def main() -> None:
     # Hides a warning about one compilation per model, which is intended here.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    header = f"{'outputs':27}{'layout of the file':43}{'logits':>9}{'encoded':>9}"
+    header = f"{'outputs':27}{'layout of the file':82}{'logits':>9}{'encoded':>9}"
     print(f"Keras on {backend()}", header, "-" * len(header), sep="\n")
     for source, outputs, arguments in CASES:
         expected = np.load(FIXTURES / f"{outputs}.io.npz")
@@ -56,7 +60,7 @@ def main() -> None:
         names = [name for name in ("logits", "encoded") if name in expected.files]
         found = model.intermediates(*names).predict(expected["images"], verbose=0)
         cells = "".join(f"{_difference(found, expected, n):>9}" for n in ("logits", "encoded"))
-        print(f"{outputs:27}{dialect:43}{cells}", flush=True)
+        print(f"{outputs:27}{dialect:82}{cells}", flush=True)
 
 
 def _file(source, expected, folder: Path) -> Path:

@@ -21,6 +21,8 @@ MOST_CLASSES, LONGEST_LABEL = 1_000_000, 1_000
 PICTURE_CHANNELS = (1, 3)  # of inputs that are made from pictures: grey and RGB
 # How images are resized; see `Preprocessing`.
 Interpolation = Literal["nearest", "bilinear", "bicubic", "mediapipe"]
+# How positions are resampled to another grid of patches; see `resample_grid`.
+Resampling = Literal["bilinear", "bicubic", "bicubic_sharp", "bicubic_dinov2"]
 # Text of one line: no control characters, line separators, halves of surrogate pairs, or marks that
 # are invisible (soft hyphens, byte order marks) or reverse the direction of text. Languages and
 # emoji need zero-width spaces, joiners and non-joiners: these are allowed.

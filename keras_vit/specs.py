@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Set
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, NamedTuple, get_args
 
 from msgspec import Meta, Struct
 
@@ -20,6 +21,7 @@ from keras_vit._checks import (
     MOST_PIXELS,
     PICTURE_CHANNELS,
     Interpolation,
+    Resampling,
     choice,
     fraction,
     integer,
@@ -30,15 +32,16 @@ from keras_vit._checks import (
 from keras_vit._errors import UsageError, did_you_mean, nearest, shown, squeeze
 from keras_vit._json import Name, Sides, Text, check
 from keras_vit.encoder.block import MLPS
+from keras_vit.encoder.ops import Activation
+from keras_vit.encoder.patch_grids import Tokens
 from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.encoder.positions import POSITION_EMBEDDINGS, ROTATIONS
+from keras_vit.encoder.weight_rows import with_present_names
 
 # Files may claim any size; larger models are refused before anything is built. The largest
 # published ViT has 48 blocks and 22 billion parameters.
 MOST_PARAMETERS, MOST_TOKENS = 30_000_000_000, 1 << 16
-MOST_BLOCKS, MOST_CHANNELS, _MOST_STAGES = 256, 1 << 18, 8
-
-Gelu = Literal["tanh", "erf"]
+MOST_BLOCKS, MOST_CHANNELS, _MOST_STAGES, _MOST_REGISTERS = 256, 1 << 18, 8, 1 << 10
 
 
 class _Fields:
@@ -179,10 +182,11 @@ class ViTSpec(_Fields):
         num_heads: attention heads in each block; divides `hidden_dim`.
         mlp_dim: width of the MLP's hidden layer.
         pooling: the input of the head, a name in `POOLINGS`. "token": the class token. "gap": the
-            mean of all tokens, without a class token. "map": multihead attention pooling, also
-            without a class token (Zhai et al. 2022, big_vision). "distilled": the class token and
-            a distillation token, each with its own classifier (DeiT, Touvron et al. 2021). "none":
-            every token, including the class token.
+            mean of all patches, without a class token. "token_mean": the class token and the mean
+            of all patches, as DINOv2's classifiers have it (2 * hidden_dim). "map": multihead
+            attention pooling, without a class token (Zhai et al. 2022, big_vision). "distilled":
+            the class token and a distillation token, each with its own classifier (DeiT, Touvron
+            et al. 2021). "none": every token, including the class token.
         representation_dim: width of the tanh layer before the head, used in pre-training; None
             for no such layer.
         position_embedding: a name in `POSITION_EMBEDDINGS`. "learned": one vector per position.
@@ -190,8 +194,9 @@ class ViTSpec(_Fields):
             D.4). "sincos2d": fixed sines and cosines (big_vision). "relative": for each head, a
             learned bias that depends on the offset between two patches; no published official
             file has it. "none": no positions.
-        gelu: "tanh", the approximation in the official JAX models, or "erf", the exact function
-            in PyTorch's models. They differ by up to 4.7e-4.
+        activation: of the MLPs. "tanh": GELU by the approximation in the official JAX models.
+            "erf": the exact GELU of PyTorch's models; the two differ by up to 4.7e-4. "quick":
+            x * sigmoid(1.702 x), as in CLIP. "silu": x * sigmoid(x), for gated MLPs.
         layer_norm_eps: added to the variance in each LayerNorm.
         dropout: rate after the position embedding, the attention's output and both MLP layers.
         attention_dropout: rate on the attention scores.
@@ -203,8 +208,14 @@ class ViTSpec(_Fields):
         layer_scale: initial value of LayerScale's factors, which multiply the channels at the end
             of both branches of each block (Touvron et al. 2021, CaiT); None for no such factors.
         mlp_kind: the MLP of each block, a name in `MLPS`. "plain": two layers, as in the paper.
+            "gated": the hidden layer's activations multiply those of another layer (SwiGLU, with
+            activation="silu").
         rotation: rotary positions, a name in `ROTATIONS`, besides those of `position_embedding`.
             "none": no rotation.
+        registers: number of learned tokens without positions between the class token and the
+            patches (Darcet et al. 2024).
+        resampling: how positions in a file of this model are resampled to another image size, as
+            the code that belongs to its family does it; see `resample_positions`.
 
     Raises:
         UsageError: a field has the wrong type or is out of range, num_heads does not divide
@@ -220,7 +231,7 @@ class ViTSpec(_Fields):
     pooling: str = "token"
     representation_dim: int | None = None
     position_embedding: str = "learned"
-    gelu: Gelu = "tanh"
+    activation: Activation = "tanh"
     layer_norm_eps: float = 1e-6
     dropout: float = 0.0
     attention_dropout: float = 0.0
@@ -230,6 +241,8 @@ class ViTSpec(_Fields):
     layer_scale: float | None = None
     mlp_kind: str = "plain"
     rotation: str = "none"
+    registers: int = 0
+    resampling: Resampling = "bilinear"
 
     def __post_init__(self):
         self._check(_VIT_CHECKS)
@@ -266,7 +279,7 @@ class ViTSpec(_Fields):
     @property
     def prefix_tokens(self) -> int:
         """The number of learned tokens before the patches."""
-        return POOLINGS[self.pooling].prefix_tokens
+        return POOLINGS[self.pooling].prefix_tokens + self.registers
 
     @property
     def head_dim(self) -> int:
@@ -277,6 +290,10 @@ class ViTSpec(_Fields):
     def stride(self) -> int:
         """Side of a patch in pixels of the image, including the stem's stride."""
         return self.patch_size * (self.stem.stride if self.stem else 1)
+
+    def tokens(self, image_size: int | tuple[int, int]) -> Tokens:
+        """The tokens of an image of `image_size` (height, width) pixels."""
+        return Tokens(self.grid(image_size), self.prefix_tokens, self.registers)
 
     def grid(self, image_size: int | tuple[int, int]) -> tuple[int, int]:
         """Rows and columns of patches in an image of `image_size` (height, width) pixels.
@@ -308,11 +325,12 @@ class ViTSpec(_Fields):
                 f"pooling={self.pooling!r} has two classifiers and no representation before them. "
                 f"Received: representation_dim={self.representation_dim}; leave it out."
             )
-        if self.prefix_tokens > POSITION_EMBEDDINGS[self.position_embedding].most_prefix_tokens:
+        most = POSITION_EMBEDDINGS[self.position_embedding].most_prefix_tokens
+        if self.prefix_tokens > most or (self.registers and most < math.inf):
             raise UsageError(
                 f"position_embedding={self.position_embedding!r} has entries for a class token and "
-                f"no further learned tokens. Received: pooling={self.pooling!r}, with "
-                f"{self.prefix_tokens}; choose another of the two."
+                f"no further learned tokens. Received: pooling={self.pooling!r} and "
+                f"registers={self.registers}; choose others."
             )
 
     def _hybrid_grid(self, height: int, width: int) -> tuple[int, int]:
@@ -331,7 +349,7 @@ class ViTSpec(_Fields):
         """The spec of `to_dict`; unknown and missing fields raise a `UsageError`."""
         if isinstance(fields.get("stem"), dict):
             fields = {**fields, "stem": ResNetStem.from_dict(fields["stem"])}
-        return super().from_dict(fields)
+        return super().from_dict(with_present_names(fields))
 
 
 _channels = functools.partial(positive_integer, most=MOST_CHANNELS)
@@ -342,11 +360,13 @@ _VIT_CHECKS = {
     "in_channels": _channels,
     "pooling": functools.partial(choice, choices=POOLINGS),
     "position_embedding": functools.partial(choice, choices=POSITION_EMBEDDINGS),
-    "gelu": functools.partial(choice, choices=get_args(Gelu)),
+    "activation": functools.partial(choice, choices=get_args(Activation)),
     "mlp_kind": functools.partial(choice, choices=MLPS),
     "rotation": functools.partial(choice, choices=ROTATIONS),
+    "resampling": functools.partial(choice, choices=get_args(Resampling)),
     **dict.fromkeys(["dropout", "attention_dropout", "drop_path"], fraction),
     **dict.fromkeys(["layer_norm_eps", "layer_scale"], positive_number),
+    "registers": lambda field, value: _count(field, value, _MOST_REGISTERS),
 }
 
 
@@ -536,6 +556,10 @@ def _short(name: str) -> str:
     return re.sub(r"vit|bit|\+", "", squeeze(name))
 
 
+def _count(field: str, value: Any, most: int) -> int:
+    return 0 if integer(value) == 0 else positive_integer(field, value, most)
+
+
 def _counts(field: str, values: Any) -> tuple[int, ...]:
     if not isinstance(values, (tuple, list)):
         raise UsageError(f"{field} must be a tuple of integers. Received: {field}={shown(values)}.")
@@ -572,6 +596,22 @@ def _or(values: list[int]) -> str:
     return " or ".join(filter(None, [", ".join(map(str, values[:-1])), str(values[-1])]))
 
 
+# DINOv2 (Oquab et al. 2023, arXiv 2304.07193), whose largest has SwiGLU. With registers: Darcet et
+# al. 2024.
+_DINOV2 = functools.partial(
+    ViTSpec,
+    14,
+    pooling="token_mean",
+    activation="erf",
+    layer_scale=1e-5,
+    resampling="bicubic_sharp",
+)
+_DINOV2_SIZES = {
+    "DINOv2-S_14": _DINOV2(384, 12, 6, 1536),
+    "DINOv2-B_14": _DINOV2(768, 12, 12, 3072),
+    "DINOv2-L_14": _DINOV2(1024, 24, 16, 4096),
+    "DINOv2-G_14": _DINOV2(1536, 40, 24, 4096, mlp_kind="gated", activation="silu"),
+}
 # Sizes: table 1 of the paper; Ti and S from DeiT and AugReg; BiT from Kolesnikov et al. 2020. Pico
 # and R8x1 are for tiny images such as the digits and have no published weights. Dropout rates are
 # those of the published models.
@@ -599,6 +639,11 @@ VARIANTS: dict[str, Spec] = {
     "R26+ViT-B_32": ViTSpec(1, 768, 12, 12, 3072, stem=ResNetStem((2, 2, 2, 2))),
     "R50+ViT-B_16": ViTSpec(1, 768, 12, 12, 3072, dropout=0.1, stem=ResNetStem((3, 4, 9))),
     "R50+ViT-L_32": ViTSpec(1, 1024, 24, 16, 4096, dropout=0.1, stem=ResNetStem((3, 4, 6, 3))),
+    **_DINOV2_SIZES,
+    **{
+        f"{name}-reg4": dataclasses.replace(spec, registers=4, resampling="bicubic")
+        for name, spec in _DINOV2_SIZES.items()
+    },
     # ResNetSpec(units in each block, width)
     "BiT-R8x1": ResNetSpec((1, 1)),
     "BiT-R50x1": ResNetSpec((3, 4, 6, 3)),

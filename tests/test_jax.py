@@ -11,7 +11,12 @@ import keras_vit
 from keras_vit._keras import keras
 from keras_vit.deploy import Runner
 
-KINDS = ("learned", "learned2d", "relative")  # the others add nothing that JAX computes
+KINDS = {
+    **{kind: {"position_embedding": kind} for kind in ("learned", "learned2d", "relative")},
+    # The other positions add nothing that JAX computes.
+    "dinov2": {"registers": 4, "layer_scale": 0.1, "mlp_kind": "gated", "activation": "silu"},
+    "quick": {"pooling": "token_mean", "activation": "quick"},
+}
 INTERMEDIATES = ("logits", "embedded", "attention_1")
 
 
@@ -59,8 +64,8 @@ def test_jax_gives_the_same_logits_attention_losses_and_file(
     jax, small_spec, randomised, rng, tmp_path
 ):
     models = {}
-    for kind in KINDS:
-        spec = dataclasses.replace(small_spec, position_embedding=kind)
+    for kind, fields in KINDS.items():
+        spec = dataclasses.replace(small_spec, **fields)
         models[kind] = randomised(keras_vit.ViT(spec, 5, (16, 24)))
         keras_vit.save_weights(models[kind], tmp_path / f"{kind}.npz")
     images = rng.normal(size=(8, 16, 24, 3)).astype(np.float32)
@@ -85,7 +90,7 @@ def test_jax_reads_every_layout_to_the_references_outputs(jax):
     program = Path(__file__).parents[1] / "benchmarks" / "parity.py"
     header, _, _, *rows = jax(program).stdout.splitlines()
     assert header == "Keras on jax"
-    assert len(rows) == 15
+    assert len(rows) == 19
     for row in rows:
         name, *_, logits, encoded = row.split()
         assert logits == "-" or float(logits) <= 2e-5, row

@@ -95,13 +95,13 @@ MEMORY_TOKEN = Row("memory", "memory_token", ("1", "2", "D"), "zeros")
 
 # "squared" has a third Dense layer, whose output is multiplied with itself.
 def _squared(ops, x):
-    y = ops.dense("gate", x)
+    y = ops.dense("square", x)
     return ops.dense("dense_1", ops.product(ops.product(y, y), ops.dense("dense_0", x)))
 
 
 _GATE = """
-Gate_0/kernel    gate/kernel    glorot    D M
-Gate_0/bias      gate/bias      tiny      M
+Square_0/kernel    square/kernel    glorot    D M
+Square_0/bias      square/bias      tiny      M
 """
 SQUARED = block.MLPKind(_squared, [*rows(_GATE), *block.PLAIN_ROWS])
 
@@ -209,7 +209,7 @@ def test_a_kind_without_weights_is_refused_there_too(monkeypatch, tmp_path, kind
     monkeypatch.setitem(POOLINGS, "mean", POOLINGS["gap"])
     monkeypatch.setitem(POOLING_LAYERS, "mean", POOLING_LAYERS["gap"])
     model = keras_vit.ViT(ViTSpec(8, 48, 1, 3, 112, **kind), 5, SIZE)
-    with pytest.raises(UsageError, match="timm's ViT has learned positions or none"):
+    with pytest.raises(UsageError, match="timm has (learned positions or none|pooling token, gap)"):
         keras_vit.save_weights(model, tmp_path / "model.safetensors")
 
 

@@ -17,10 +17,11 @@ from keras_vit._errors import RefusedError, UsageError, one_line
 from keras_vit.cli._arguments import option
 from keras_vit.cli._options import check_holds_no_runs
 from keras_vit.cli._program import load
+from keras_vit.encoder.ops import Activation
 
 _SUFFIXES = {".npz": "npz", ".safetensors": "safetensors", ".keras": "keras", "": "saved_model"}
 # Options that have the names of what overrides a file's own statements.
-_OVERRIDES = ("positions", "grid", "allow_nonfinite", "num_heads", "gelu", "layer_norm_eps")
+_OVERRIDES = ("positions", "grid", "allow_nonfinite", "num_heads", "activation", "layer_norm_eps")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,15 +42,15 @@ class Arguments:
     """The number of logits; if it is not that of IN, the head becomes zero. Default: that of IN."""
     image_size: int | tuple[int, int] | None = option(None, check=_checks.positive_integer)
     """One number, or height and width, in pixels; positions are resampled. Default: that of IN."""
-    positions: Literal["bilinear", "bicubic"] = "bilinear"
-    """How positions are resampled: bilinear as in the official code, bicubic as in timm."""
+    positions: _checks.Resampling | None = None
+    """How positions are resampled; default: as the library whose names IN has does it."""
     grid: tuple[int, int] | None = None
     """Rows and columns of the positions of IN, if they do not form a square and the file does not
     say."""
     num_heads: int | None = option(None, check=_checks.positive_integer)
     """The number of attention heads, if neither IN nor a config.json beside it states it."""
-    gelu: Literal["tanh", "erf"] | None = None
-    """The GELU; default: that of IN, or of the library whose names IN has."""
+    activation: Activation | None = None
+    """That of the MLPs; default: that of IN, or of the library whose names IN has."""
     layer_norm_eps: float | None = None
     """The epsilon of LayerNorm; default: that of IN, or of the library whose names IN has."""
     allow_nonfinite: bool = False
@@ -62,7 +63,7 @@ class Arguments:
             raise UsageError("expected IN and OUT, or --inspect FILE.")
         if self.inspect is not None and self.input is not None:
             raise UsageError("--inspect FILE writes nothing; leave IN and OUT out.")
-        for field in ("to", "num_classes", "image_size", "gelu", "layer_norm_eps"):
+        for field in ("to", "num_classes", "image_size", "activation", "layer_norm_eps"):
             if self.inspect is not None and getattr(self, field) is not None:
                 flag = f"--{field.replace('_', '-')}"
                 raise UsageError(f"--inspect FILE writes nothing; leave {flag} out.")
@@ -88,7 +89,7 @@ def run(arguments: Arguments) -> None:
         given = {field: getattr(arguments, field) for field in _OVERRIDES}
         request = Request(
             arguments.num_classes,
-            arguments.image_size,
+            arguments.image_size or checkpoint.image_size,
             overrides={field: value for field, value in given.items() if value is not None},
             build={"name": checkpoint.variant},
         )
@@ -244,10 +245,13 @@ def _summary(spec: Any, variant: str | None) -> str:
         return f"{name}: BiT ResNet-V2 of {spec.layers} units, width {spec.width}"
     stem = f"ResNet stem of {spec.stem.stages} units, " if spec.stem else ""
     head = f", representation {spec.representation_dim}" if spec.representation_dim else ""
+    gated = "gated " if spec.mlp_kind == "gated" else ""
+    registers = f", {spec.registers} registers" if spec.registers else ""
     return (
-        f"{name}: {stem}hidden {spec.hidden_dim}, {spec.depth} blocks, {spec.num_heads} heads, MLP "
-        f"{spec.mlp_dim}, patch {spec.patch_size}, pooling {spec.pooling}{head}, positions "
-        f"{spec.position_embedding}, GELU {spec.gelu}, epsilon {spec.layer_norm_eps:g}"
+        f"{name}: {stem}hidden {spec.hidden_dim}, {spec.depth} blocks, {spec.num_heads} heads, "
+        f"{gated}MLP {spec.mlp_dim}, patch {spec.patch_size}, pooling {spec.pooling}{head}"
+        f"{registers}, positions {spec.position_embedding}, activation {spec.activation}, "
+        f"epsilon {spec.layer_norm_eps:g}"
     )
 
 

@@ -68,7 +68,16 @@ class MLPKind(NamedTuple):
 
 def plain_mlp(ops: Ops, x):
     """Dense, GELU, Dense, the official `MlpBlock`."""
-    x = ops.activation(ops.spec.gelu, ops.dense("dense_0", x))
+    return _mlp_output(ops, ops.activation(ops.spec.activation, ops.dense("dense_0", x)))
+
+
+def gated_mlp(ops: Ops, x):
+    """activation(gate(x)) * dense_0(x), then Dense (Shazeer 2020, arXiv 2002.05202; SwiGLU)."""
+    gate = ops.activation(ops.spec.activation, ops.dense("gate", x))
+    return _mlp_output(ops, ops.product(gate, ops.dense("dense_0", x)))
+
+
+def _mlp_output(ops: Ops, x):
     return ops.dropout("drop_output", ops.dense("dense_1", ops.dropout("drop_hidden", x)))
 
 
@@ -78,7 +87,15 @@ Dense_0/bias      dense_0/bias      tiny      M
 Dense_1/kernel    dense_1/kernel    glorot    M D
 Dense_1/bias      dense_1/bias      tiny      D
 """)
-MLPS: dict[str, MLPKind] = {"plain": MLPKind(plain_mlp, PLAIN_ROWS)}
+# No official file has a gate, so keras_vit defines its key.
+_GATE_ROWS = rows("""
+Gate_0/kernel     gate/kernel       glorot    D M
+Gate_0/bias       gate/bias         tiny      M
+""")
+MLPS: dict[str, MLPKind] = {
+    "plain": MLPKind(plain_mlp, PLAIN_ROWS),
+    "gated": MLPKind(gated_mlp, [*_GATE_ROWS, *PLAIN_ROWS]),
+}
 
 
 def block_rows(spec: Any) -> list[Row]:

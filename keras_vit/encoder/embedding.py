@@ -19,16 +19,17 @@ def arrange(ops: Ops, x):
     of_tokens, of_patches = ops.positions(x)
     if of_patches is not None:
         x = ops.add("add", x, of_patches)
-    if tokens is None:
-        return x
-    if of_tokens is not None:
+    if tokens is not None and of_tokens is not None:
         tokens = ops.add("tokens", tokens, of_tokens)
-    return ops.concat([tokens, x])
+    prefix = [] if tokens is None else [tokens]
+    if ops.spec.registers:
+        prefix.append(ops.constant("register_tokens", x))
+    return ops.concat([*prefix, x]) if prefix else x
 
 
 def embedding_rows(tokens: Iterable[str]) -> list[Row]:
     """The weights of an embedding with these learned tokens."""
-    return [*PROJECTION_ROWS, *(TOKENS[name] for name in tokens)]
+    return [*PROJECTION_ROWS, *(TOKENS[name] for name in tokens), *_REGISTER_ROWS]
 
 
 def token_count(tokens: Iterable[str]) -> int:
@@ -40,7 +41,10 @@ PROJECTION_ROWS = rows("""
 embedding/kernel    projection/kernel    lecun    P P I D
 embedding/bias      projection/bias      zeros    D
 """)
-# The learned tokens that may precede the patches, in their order, the class token first; the second
+# Tokens without a meaning of their own, in which a model computes (Darcet et al. 2024, arXiv
+# 2309.16588). No official file has them, so keras_vit defines their key.
+_REGISTER_ROWS = rows("registers register_tokens tiny 1 G D", when="registers")
+# The learned tokens that a pooling may need, in their order, the class token first; the second
 # axis of the shape is their number. No official file has a distillation token, so keras_vit defines
 # its key.
 TOKENS = {

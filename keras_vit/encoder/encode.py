@@ -37,7 +37,7 @@ Transformer/encoder_norm/bias     encoder_norm/beta     zeros    D
 """)
 REPRESENTATION_ROWS = rows(
     """
-pre_logits/kernel    pre_logits/kernel    lecun    D R
+pre_logits/kernel    pre_logits/kernel    lecun    F R
 pre_logits/bias      pre_logits/bias      zeros    R
 """,
     when="representation_dim",

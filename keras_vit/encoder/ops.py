@@ -6,7 +6,10 @@ import contextlib
 import copy
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Literal
+
+# "tanh" and "erf" are two forms of GELU, "quick" is x * sigmoid(1.702 x), "silu" x * sigmoid(x).
+Activation = Literal["tanh", "erf", "quick", "silu"]
 
 
 class Ops:
@@ -95,8 +98,8 @@ class Ops:
         """Turns the `heads` of queries or keys by the angles of their positions."""
         raise NotImplementedError
 
-    def activation(self, name: str, x: Any) -> Any:
-        """The function `name` of x: "tanh" and "erf" are two forms of GELU."""
+    def activation(self, name: Activation, x: Any) -> Any:
+        """The function `name` of x."""
         raise NotImplementedError
 
     def tanh(self, x: Any) -> Any:
@@ -111,13 +114,17 @@ class Ops:
         """x + y; the sum has a name."""
         return x + y
 
-    def concat(self, parts: Sequence[Any]) -> Any:
-        """Tokens after tokens."""
+    def concat(self, parts: Sequence[Any], axis: int = 1) -> Any:
+        """Tokens after tokens; with -1 for the axis, channels after channels."""
         raise NotImplementedError
 
     def first(self, x: Any, count: int) -> Any:
         """The first tokens: (batch, count, channels)."""
         return x[:, :count]
+
+    def rest(self, x: Any, count: int) -> Any:
+        """The tokens after the first `count`: (batch, tokens - count, channels)."""
+        return x[:, count:] if count else x
 
     def mean(self, x: Any) -> Any:
         """The mean over tokens: (batch, channels)."""

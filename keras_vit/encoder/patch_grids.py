@@ -5,15 +5,14 @@ Every method is linear and separable: one matrix for the rows and one for the co
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+import functools
+from typing import NamedTuple, get_args
 
 import numpy as np
 
-from keras_vit._checks import positive_integer
-from keras_vit._errors import UsageError
+from keras_vit._checks import Resampling, choice, positive_integer
 
 Grid = tuple[int, int]
-Method = Literal["bilinear", "bicubic"]
 
 
 class Tokens(NamedTuple):
@@ -22,15 +21,22 @@ class Tokens(NamedTuple):
     Attributes:
         grid: rows and columns of patches.
         prefix: the number of tokens before the patches.
+        registers: how many of these, the last ones, have no positions.
     """
 
     grid: Grid
     prefix: int
+    registers: int = 0
 
     @property
     def count(self) -> int:
         """The number of tokens."""
         return self.grid[0] * self.grid[1] + self.prefix
+
+    @property
+    def prefix_positions(self) -> int:
+        """The number of tokens before the patches that can have positions."""
+        return self.prefix - self.registers
 
 
 def as_grid(grid: Grid | None) -> Grid | None:
@@ -38,15 +44,18 @@ def as_grid(grid: Grid | None) -> Grid | None:
     return None if grid is None else tuple(positive_integer("grid", side) for side in grid)
 
 
-def resample_grid(table: np.ndarray, new: Grid, method: Method = "bilinear") -> np.ndarray:
+def resample_grid(table: np.ndarray, new: Grid, method: Resampling = "bilinear") -> np.ndarray:
     """Resamples a table to another grid.
 
     Args:
         table: (rows, columns, channels).
         new: the other grid.
-        method: "bilinear" as in the official code (`interpolate_posembed`): corners stay corners,
-            without smoothing. "bicubic" as in timm (`resample_abs_pos_embed`): half-pixel centres,
-            with smoothing when the grid shrinks.
+        method: how other programs do it. "bilinear" as the official code (`interpolate_posembed`):
+            corners stay corners, without smoothing. "bicubic" as timm (`resample_abs_pos_embed`)
+            and transformers for DINOv2 with registers: half-pixel centres, with smoothing when the
+            grid shrinks. "bicubic_sharp" as transformers for ViT and DINOv2: without smoothing.
+            "bicubic_dinov2" as Meta's own code for DINOv2 without registers, which also steps by
+            old / (new + 0.1).
 
     Returns:
         float32 (*new, channels).
@@ -54,9 +63,7 @@ def resample_grid(table: np.ndarray, new: Grid, method: Method = "bilinear") -> 
     Raises:
         UsageError: the method is unknown.
     """
-    matrix = {"bilinear": align_corners_matrix, "bicubic": bicubic_matrix}.get(method)
-    if matrix is None:
-        raise UsageError(f'expected "bilinear" or "bicubic". Received: {method!r}.')
+    matrix = _MATRICES[choice("method", method, get_args(Resampling))]
     rows, columns = (matrix(table.shape[axis], new[axis]) for axis in (0, 1))
     resampled = np.einsum("ip,pqc,jq->ijc", rows, table, columns, optimize=True, dtype=np.float64)
     return resampled.astype(np.float32)
@@ -95,6 +102,24 @@ def bicubic_matrix(old: int, new: int) -> np.ndarray:
     return weights / weights.sum(axis=1, keepdims=True)
 
 
+def sharp_bicubic_matrix(old: int, new: int, offset: float = 0.0) -> np.ndarray:
+    """(new, old): cubic convolution (a = -0.75) at half-pixel centres, edges repeated.
+
+    The same as `torch.nn.functional.interpolate(mode="bicubic")`; with an offset, as if it were
+    given the scale (new + offset) / old.
+    """
+    at = (np.arange(new) + 0.5) * (old / (new + offset)) - 0.5
+    low = np.floor(at).astype(int)
+    matrix = np.zeros((new, old))
+    for tap in range(-1, 3):
+        distance = np.abs(at - (low + tap))
+        near = 1.25 * distance**3 - 2.25 * distance**2 + 1
+        far = -0.75 * (distance**3 - 5 * distance**2 + 8 * distance - 4)
+        weight = np.where(distance <= 1, near, far)
+        np.add.at(matrix, (np.arange(new), (low + tap).clip(0, old - 1)), weight)
+    return matrix
+
+
 def _linear(at: np.ndarray, old: int) -> np.ndarray:
     low = np.minimum(at.astype(int), max(old - 2, 0))
     fraction = at - low
@@ -103,3 +128,11 @@ def _linear(at: np.ndarray, old: int) -> np.ndarray:
     np.add.at(matrix, (index, low), 1 - fraction)
     np.add.at(matrix, (index, np.minimum(low + 1, old - 1)), fraction)
     return matrix
+
+
+_MATRICES = {
+    "bilinear": align_corners_matrix,
+    "bicubic": bicubic_matrix,
+    "bicubic_sharp": sharp_bicubic_matrix,
+    "bicubic_dinov2": functools.partial(sharp_bicubic_matrix, offset=0.1),
+}

@@ -41,6 +41,14 @@ def _first_tokens(count: int) -> Callable[[Ops, Any], Any]:
     return lambda ops, x: ops.flat(ops.first(x, count))
 
 
+def _patch_mean(ops: Ops, x):
+    return ops.mean(ops.rest(x, ops.spec.prefix_tokens))
+
+
+def _token_and_mean(ops: Ops, x):
+    return ops.concat([ops.flat(ops.first(x, 1)), _patch_mean(ops, x)], axis=-1)
+
+
 def _attention_pooling(ops: Ops, x):
     """A learned probe attends to all tokens; then x + mlp(norm(x))."""
     y = ops.part("attention", attention, ops.constant("probe", x), x)  # (batch, 1, hidden_dim)
@@ -59,8 +67,10 @@ LayerNorm_0/bias     norm/beta     zeros     D
 POOLINGS: dict[str, Pooling] = {
     # The class token's output (paper, equation 4).
     "token": Pooling(_first_tokens(1), ("class_token",)),
-    # The mean of all tokens.
-    "gap": Pooling(lambda ops, x: ops.mean(x)),
+    # The mean of all patches.
+    "gap": Pooling(_patch_mean),
+    # The class token and the mean of all patches, which DINOv2's classifiers read.
+    "token_mean": Pooling(_token_and_mean, ("class_token",), width=2),
     # Multihead attention pooling (Zhai et al. 2022; big_vision `MAPHead`).
     "map": Pooling(_attention_pooling, rows=nested(_MAP_ROWS, "MAPHead_0/", "")),
     # The outputs of a class token and of a distillation token (Touvron et al. 2021, section 4).

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit._checks import Resampling
 from keras_vit._errors import UsageError
-from keras_vit.encoder.patch_grids import Grid, Method, Tokens, resample_grid
+from keras_vit.encoder.patch_grids import Grid, Tokens, resample_grid
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,14 +29,14 @@ class PositionWeight:
             hidden_dim, or the number of heads for weights in attention. The last axis must depend
             only on the width.
         resample: a function that returns the array for a new grid, given the array, the old and
-            the new grid, the number of tokens before the patches, and the method.
+            the new grid, the number of positions before those of the patches, and the method.
         stddev: standard deviation of the initial values; 0 for zeros.
     """
 
     name: str
     key: str
     shape: Callable[[Tokens, int], tuple[int, ...]]
-    resample: Callable[[np.ndarray, Grid, Grid, int, Method], np.ndarray]
+    resample: Callable[[np.ndarray, Grid, Grid, int, Resampling], np.ndarray]
     stddev: float = 0.0
 
 
@@ -49,17 +50,18 @@ class PositionEmbedding:
     Attributes:
         weights: the weights of `table`; they belong to `PatchEncoder`.
         table: a function of weights by name, tokens, hidden_dim and ops that returns (1, patches,
-            hidden_dim), or (1, tokens, hidden_dim) with `prefix_slots`. None if nothing is added to
-            the tokens.
-        prefix_slots: whether the table begins with a row for each token before the patches.
+            hidden_dim), or with `prefix_slots` (1, prefix_positions + patches, hidden_dim). None if
+            nothing is added to the tokens.
+        prefix_slots: whether the table begins with a row for each token before the patches, except
+            registers.
         needs_grid: whether `table` needs rows and columns, and not only their product.
         attention_weights: the weights of `bias`; they belong to each block's `MultiHeadAttention`.
         bias: a function of weights by name, tokens and ops that returns (1, heads, tokens, tokens),
-            query by key, to be added to the attention logits. None if nothing is added. There is
-            never a distillation token.
+            query by key, to be added to the attention logits. None if nothing is added. There are
+            never other learned tokens than a class token.
         grid_from_shapes: a function of the shapes of the weights in a file and of the number of
-            tokens before the patches. It returns the grid of patches, or None if the shapes do not
-            determine it.
+            positions before those of the patches. It returns the grid of patches, or None if the
+            shapes do not determine it.
         width_multiple: hidden_dim must be a multiple of this.
         most_prefix_tokens: the largest number of learned tokens before the patches.
     """
@@ -79,7 +81,7 @@ class PositionEmbedding:
 
 
 def resample_positions(
-    table: np.ndarray, old: Grid, new: Grid, prefix: int = 1, method: Method = "bilinear"
+    table: np.ndarray, old: Grid, new: Grid, prefix: int = 1, method: Resampling = "bilinear"
 ) -> np.ndarray:
     """Resamples a table of position embeddings to another grid of patches.
 
@@ -88,7 +90,7 @@ def resample_positions(
         old, new: rows and columns of the grids.
         prefix: the number of positions before those of the patches; they are not changed. 1 for a
             class token, 2 for a class and a distillation token.
-        method: "bilinear" as in the official code, or "bicubic" as in timm; see `resample_grid`.
+        method: "bilinear" as in the official code, or another of `resample_grid`.
 
     Returns:
         float32 (1, new tokens, hidden_dim).
@@ -110,7 +112,7 @@ def resample_positions(
 
 
 def _learned_shape(tokens: Tokens, width: int) -> tuple[int, ...]:
-    return 1, tokens.count, width
+    return 1, tokens.count - tokens.registers, width
 
 
 def _learned_square(shapes: Mapping[str, tuple[int, ...]], prefix: int) -> Grid | None:

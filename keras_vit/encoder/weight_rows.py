@@ -44,6 +44,14 @@ def present(rows: Iterable[Row], spec: Any) -> list[Row]:
     return [row for row in rows if not row.when or getattr(spec, row.when)]
 
 
+def with_present_names(fields: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a spec or of a layer, of which older files have some under other names."""
+    return {_PRESENT_NAMES.get(name, name): value for name, value in fields.items()}
+
+
+_PRESENT_NAMES = {"gelu": "activation"}
+
+
 def table_words(table: str, *prefixes: str) -> Iterator[list[str]]:
     """The words of each line of a table; the prefixes are added to the first words."""
     for words in map(str.split, table.splitlines()):

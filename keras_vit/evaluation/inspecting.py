@@ -103,6 +103,7 @@ def _checked(block: int | None, depth: int) -> int:
 def _attention(model: Any, pictures: np.ndarray, block: int) -> dict[str, Any]:
     """What a ViT does with a few pictures: rollout, heads and features."""
     grid, prefix, parts = model.grid, model.spec.prefix_tokens, []
+    registers = model.spec.registers
     inputs = normalise(pictures, model.preprocessing)
     for batch in attention.in_parts(inputs, attention.images_at_once(model)):
         means = []
@@ -110,8 +111,9 @@ def _attention(model: Any, pictures: np.ndarray, block: int) -> dict[str, Any]:
             scores, output = computed
             means.append(scores.mean(axis=1, keepdims=True))
             if i == block:
-                heads = attention.head_maps(scores, grid)
-        maps = attention.rollout(means, prefix).reshape(-1, *grid)  # (n, rows, columns)
+                heads = attention.head_maps(scores, grid, registers)
+        maps = attention.rollout(means, prefix, registers)
+        maps = maps.reshape(-1, *grid)  # (n, patches) to (n, rows, columns)
         encoded = attention.to_numpy(model.get_layer("encoder_norm")(output))[:, prefix:]
         # (n, patches, hidden_dim) to (n, rows, columns, hidden_dim)
         parts.append((maps, heads, encoded.reshape(len(maps), *grid, -1)))

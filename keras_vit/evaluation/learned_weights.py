@@ -119,7 +119,7 @@ def position_table(model: Any) -> np.ndarray | None:
     encoder = model.get_layer("patch_encoder")
     weights = {weight.name: np.asarray(getattr(encoder, weight.name)) for weight in kind.weights}
     table = kind.table(weights, tokens, model.spec.hidden_dim, np)[0]
-    return table[tokens.prefix :] if kind.prefix_slots else table
+    return table[tokens.prefix_positions :] if kind.prefix_slots else table
 
 
 def position_bias(model: Any) -> np.ndarray | None:
@@ -166,7 +166,7 @@ def patch_pca(features: np.ndarray) -> PatchColours:
 
 def _positions(model: Any) -> tuple[Any, Tokens]:
     kind = POSITION_EMBEDDINGS[model.spec.position_embedding]
-    return kind, Tokens(model.grid, model.spec.prefix_tokens)
+    return kind, model.spec.tokens(model.image_size)
 
 
 def _principal_components(

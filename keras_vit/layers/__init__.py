@@ -6,7 +6,13 @@ from keras_vit.layers.group_norm import GroupNorm
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_encoder import PatchEncoder
 from keras_vit.layers.patches import Patches
-from keras_vit.layers.pooling import AveragePooling, DistilledPooling, MAPPooling, TokenPooling
+from keras_vit.layers.pooling import (
+    AveragePooling,
+    DistilledPooling,
+    MAPPooling,
+    TokenMeanPooling,
+    TokenPooling,
+)
 from keras_vit.layers.residual_unit import PreActivationUnit, ResidualUnit
 from keras_vit.layers.std_conv import StdConv
 from keras_vit.layers.stochastic_depth import StochasticDepth
@@ -27,6 +33,7 @@ __all__ = [
     "ResidualUnit",
     "StdConv",
     "StochasticDepth",
+    "TokenMeanPooling",
     "TokenPooling",
     "TransformerBlock",
 ]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from keras_vit._keras import LEGACY, keras, ops
 from keras_vit.encoder.patch_grids import Tokens
 from keras_vit.encoder.positions import PositionWeight
-from keras_vit.encoder.weight_rows import Row
+from keras_vit.encoder.weight_rows import Row, with_present_names
 
 # How rows are initialised, as in the official code.
 INITIALIZERS = {
@@ -71,6 +71,7 @@ class ConfiguredLayer(keras.layers.Layer):
     @classmethod
     def from_config(cls, config):
         """The layer that `get_config` describes; constructors read initialisers themselves."""
+        config = with_present_names(config)
         objects = {
             name: keras.saving.deserialize_keras_object(config[name])
             for name in _arguments(cls)

@@ -8,6 +8,13 @@ from keras_vit._keras import LEGACY, keras, ops
 from keras_vit.encoder.embedding import TOKENS
 from keras_vit.encoder.ops import Ops
 
+ACTIVATIONS = {
+    "tanh": lambda x: keras.activations.gelu(x, approximate=True),
+    "erf": lambda x: keras.activations.gelu(x, approximate=False),
+    "quick": lambda x: x * keras.activations.sigmoid(1.702 * x),
+    "silu": lambda x: x * keras.activations.sigmoid(x),
+}
+
 
 class KerasOps(Ops):
     """Runs a part with the layer that has its weights, under the names of the part's rows.
@@ -94,10 +101,10 @@ class KerasOps(Ops):
         return x * turned + ops.concatenate([x[..., half:], x[..., :half]], axis=-1) * exchanged
 
     def activation(self, name, x):
-        return keras.activations.gelu(x, approximate=name == "tanh")
+        return ACTIVATIONS[name](x)
 
-    def concat(self, parts):
-        return ops.concatenate(parts, axis=1)
+    def concat(self, parts, axis=1):
+        return ops.concatenate(parts, axis=axis)
 
     def mean(self, x):
         return ops.mean(x, axis=1)

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from keras_vit._checks import choice, positive_integer
 from keras_vit._keras import keras, register
 from keras_vit.encoder.block import MLP_OPTIONS, MLPS, mlp
+from keras_vit.encoder.ops import Activation
 from keras_vit.layers.base import ConfiguredLayer, build_rows
 from keras_vit.layers.keras_ops import KerasOps
 
 
 @register
 class MLP(ConfiguredLayer):
-    """Dense, GELU, dropout, Dense, dropout: (..., hidden_dim) to the same shape.
+    """Dense, activation, dropout, Dense, dropout: (..., hidden_dim) to the same shape.
 
     The layers are the official `MlpBlock`'s Dense_0 and Dense_1: kernels Xavier uniform, biases
-    N(0, 1e-6).
+    N(0, 1e-6). Other kinds have further layers.
 
     Args:
         mlp_dim: width of the hidden layer.
-        gelu: "tanh", the approximation of the official models, or "erf", the exact function.
+        activation: as in `ViTSpec`.
         dropout: rate after each Dense.
         mlp_kind: as in `ViTSpec`.
     """
 
     options = MLP_OPTIONS
 
-    def __init__(self, mlp_dim: int, gelu: str = "tanh", dropout: float = 0.0, **kwargs):
+    def __init__(self, mlp_dim: int, activation: str = "tanh", dropout: float = 0.0, **kwargs):
         super().__init__(**kwargs)
         self.mlp_dim = positive_integer("mlp_dim", mlp_dim)
-        self.gelu = choice("gelu", gelu, ("tanh", "erf"))
+        self.activation = choice("activation", activation, get_args(Activation))
         self.dropout = dropout
         self.drop_hidden = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.drop_output = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
-        self.dense_0 = self.dense_1 = None
 
     def build(self, input_shape):
         """Creates both Dense layers."""

@@ -8,6 +8,7 @@ from keras_vit._keras import ops, register
 from keras_vit.encoder.embedding import TOKENS, arrange, embed, embedding_rows, token_count
 from keras_vit.encoder.patch_grids import Tokens, as_grid
 from keras_vit.encoder.positions import POSITION_EMBEDDINGS
+from keras_vit.encoder.weight_rows import present
 from keras_vit.layers.base import (
     ConfiguredLayer,
     add_position_weights,
@@ -21,13 +22,13 @@ from keras_vit.layers.keras_ops import KerasOps
 class PatchEncoder(ConfiguredLayer):
     """Projects patches to hidden_dim, prepends the learned tokens and adds positions.
 
-    (batch, patches, pixels) to (batch, tokens, hidden_dim); tokens = patches + 1 with a class
-    token, patches + 2 with a distillation token too. Only the "learned" table has positions for
-    these tokens. The position weights are attributes: `positions` for "learned", `columns` and
-    `rows` for "learned2d".
+    (batch, patches, pixels) to (batch, tokens, hidden_dim); before the patches there may be a class
+    token, a distillation token and registers, in this order. Only the "learned" table has positions
+    for the first two, and none has them for registers. The position weights are attributes:
+    `positions` for "learned", `columns` and `rows` for "learned2d".
 
     Initialisers as in the official `models_vit.py`: projection LeCun normal, learned tokens zero,
-    positions N(0, 0.02).
+    positions N(0, 0.02). Registers: N(0, 1e-6), as in DINOv2.
 
     Args:
         hidden_dim: width of the embeddings.
@@ -36,6 +37,7 @@ class PatchEncoder(ConfiguredLayer):
             as "relative", have no effect here.
         grid: rows and columns of patches; may be None for "learned", "relative" and "none".
         distillation_token: whether a second learned token follows the class token (DeiT).
+        registers: number of learned tokens without positions.
         kwargs: other names in `TOKENS` as booleans, and the arguments of a Keras layer.
     """
 
@@ -46,6 +48,7 @@ class PatchEncoder(ConfiguredLayer):
         position_embedding: str = "learned",
         grid: tuple[int, int] | None = None,
         distillation_token: bool = False,
+        registers: int = 0,
         **kwargs,
     ):
         tokens = {name: kwargs.pop(name, False) for name in TOKENS}
@@ -53,6 +56,7 @@ class PatchEncoder(ConfiguredLayer):
         super().__init__(**kwargs)
         self.hidden_dim = positive_integer("hidden_dim", hidden_dim)
         self.learned_tokens = [name for name in TOKENS if tokens[name]]
+        self.registers = registers
         self.position_embedding = choice(
             "position_embedding", position_embedding, POSITION_EMBEDDINGS
         )
@@ -67,9 +71,8 @@ class PatchEncoder(ConfiguredLayer):
     def build(self, input_shape):
         """Creates the projection, the learned tokens and the position weights."""
         # The pixels of a patch are one axis here.
-        build_rows(
-            self, embedding_rows(self.learned_tokens), P=1, I=input_shape[-1], D=self.hidden_dim
-        )
+        own = present(embedding_rows(self.learned_tokens), self)
+        build_rows(self, own, P=1, I=input_shape[-1], D=self.hidden_dim, G=self.registers)
         tokens = self._tokens(input_shape[1])
         add_position_weights(self, self._positions.weights, tokens, self.hidden_dim)
         self.built = True
@@ -90,7 +93,7 @@ class PatchEncoder(ConfiguredLayer):
         weights = position_weights(self, kind.weights, x.dtype)
         table = kind.table(weights, self._tokens(x.shape[1]), self.hidden_dim, ops)
         table = ops.cast(table, x.dtype)  # (1, patches or tokens, hidden_dim)
-        prefix = self._prefix if kind.prefix_slots else 0
+        prefix = self._tokens(x.shape[1]).prefix_positions if kind.prefix_slots else 0
         return (table[:, :prefix], table[:, prefix:]) if prefix else (None, table)
 
     def compute_output_shape(self, input_shape):
@@ -103,7 +106,7 @@ class PatchEncoder(ConfiguredLayer):
 
     @property
     def _prefix(self) -> int:
-        return token_count(self.learned_tokens)
+        return token_count(self.learned_tokens) + self.registers
 
     def _tokens(self, patches: int) -> Tokens:
-        return Tokens(self.grid or (1, patches), self._prefix)
+        return Tokens(self.grid or (1, patches), self._prefix, self.registers)

@@ -46,10 +46,25 @@ class DistilledPooling(PoolingLayer):
 
 
 @register
-class AveragePooling(PoolingLayer):
-    """The mean of all tokens: (batch, tokens, hidden_dim) to (batch, hidden_dim)."""
+class AveragePooling(PoolingLayer, ConfiguredLayer):
+    """The mean of all patches: (batch, tokens, hidden_dim) to (batch, hidden_dim).
+
+    Args:
+        prefix_tokens: number of tokens before the patches.
+    """
 
     kind = "gap"
+
+    def __init__(self, prefix_tokens: int = 0, **kwargs):
+        super().__init__(**kwargs)
+        self.prefix_tokens = prefix_tokens
+
+
+@register
+class TokenMeanPooling(AveragePooling):
+    """The class token and the mean of all patches: (batch, tokens, D) to (batch, 2 * D)."""
+
+    kind = "token_mean"
 
 
 @register
@@ -62,7 +77,7 @@ class MAPPooling(PoolingLayer, ConfiguredLayer):
     Args:
         num_heads: attention heads.
         mlp_dim: width of the MLP's hidden layer.
-        gelu: "tanh" or "erf".
+        activation: as in `ViTSpec`.
         layer_norm_eps: added to the variance in the LayerNorm.
     """
 
@@ -72,7 +87,7 @@ class MAPPooling(PoolingLayer, ConfiguredLayer):
         self,
         num_heads: int,
         mlp_dim: int,
-        gelu: str = "tanh",
+        activation: str = "tanh",
         layer_norm_eps: float = 1e-6,
         **kwargs,
     ):
@@ -81,7 +96,7 @@ class MAPPooling(PoolingLayer, ConfiguredLayer):
         self.layer_norm_eps = layer_norm_eps
         self.attention = MultiHeadAttention(num_heads, dtype=policy, name="attention")
         self.norm = layer_norm("norm", layer_norm_eps, policy)
-        self.mlp = MLP(mlp_dim, gelu, dtype=policy, name="mlp")
+        self.mlp = MLP(mlp_dim, activation, dtype=policy, name="mlp")
         self.probe = None
 
     def build(self, input_shape):
@@ -95,7 +110,7 @@ class MAPPooling(PoolingLayer, ConfiguredLayer):
         return {
             **super().get_config(),
             **self.attention.chosen(["num_heads"]),
-            **self.mlp.chosen(["mlp_dim", "gelu"]),
+            **self.mlp.chosen(["mlp_dim", "activation"]),
         }
 
 
@@ -103,8 +118,9 @@ class MAPPooling(PoolingLayer, ConfiguredLayer):
 POOLING_LAYERS = {
     "token": lambda spec, name: TokenPooling(name=name),
     "distilled": lambda spec, name: DistilledPooling(name=name),
-    "gap": lambda spec, name: AveragePooling(name=name),
+    "gap": lambda spec, name: AveragePooling(spec.prefix_tokens, name=name),
+    "token_mean": lambda spec, name: TokenMeanPooling(spec.prefix_tokens, name=name),
     "map": lambda spec, name: MAPPooling(
-        spec.num_heads, spec.mlp_dim, spec.gelu, spec.layer_norm_eps, name=name
+        spec.num_heads, spec.mlp_dim, spec.activation, spec.layer_norm_eps, name=name
     ),
 }

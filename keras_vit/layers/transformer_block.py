@@ -37,7 +37,7 @@ class TransformerBlock(ConfiguredLayer):
     Args:
         num_heads: attention heads.
         mlp_dim: width of the MLP's hidden layer.
-        gelu: "tanh" or "erf".
+        activation: as in `ViTSpec`.
         layer_norm_eps: added to the variance in both LayerNorms.
         dropout: rate on both branches.
         attention_dropout: rate on the attention scores.
@@ -52,7 +52,7 @@ class TransformerBlock(ConfiguredLayer):
         self,
         num_heads: int,
         mlp_dim: int,
-        gelu: str = "tanh",
+        activation: str = "tanh",
         layer_norm_eps: float = 1e-6,
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
@@ -82,7 +82,9 @@ class TransformerBlock(ConfiguredLayer):
         self.drop_attention = keras.layers.Dropout(dropout, dtype=policy)
         self.skip_attention = StochasticDepth(drop_path, dtype=policy)
         self.norm_mlp = layer_norm("norm_mlp", layer_norm_eps, policy)
-        self.mlp = MLP(mlp_dim, gelu, dropout, dtype=policy, name="mlp", **self.chosen(MLP_OPTIONS))
+        self.mlp = MLP(
+            mlp_dim, activation, dropout, dtype=policy, name="mlp", **self.chosen(MLP_OPTIONS)
+        )
         self.skip_mlp = StochasticDepth(drop_path, dtype=policy)
 
     def build(self, input_shape):
@@ -108,7 +110,7 @@ class TransformerBlock(ConfiguredLayer):
             **super().get_config(),
             **self.attention.chosen(("num_heads", "position_embedding", "grid", "class_token")),
             "attention_dropout": self.attention.dropout,
-            **self.mlp.chosen(("mlp_dim", "gelu")),
+            **self.mlp.chosen(("mlp_dim", "activation")),
         }
 
 

@@ -125,7 +125,7 @@ class MaskedAutoencoder(AroundModel):
             restore = RestoredTokens(vit.grid, spec.prefix_tokens, dtype=policy, name="restored")
             x = restore([x, places])
             mlp_dim = decoder_mlp_dim or 4 * decoder_dim
-            sizes = (decoder_heads, mlp_dim, spec.gelu, spec.layer_norm_eps)
+            sizes = (decoder_heads, mlp_dim, spec.activation, spec.layer_norm_eps)
             for i in range(decoder_depth):
                 x = TransformerBlock(*sizes, dtype=policy, name=f"decoderblock_{i}")(x)
             x = layer_norm("decoder_norm", spec.layer_norm_eps, policy)(x)

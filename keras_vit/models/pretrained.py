@@ -78,7 +78,8 @@ def create_model(
             labels differ from those of the file, the head starts at zero.
         image_size: input size in pixels, one number or (height, width); default: that of
             `weights`, or 224 (ViT-Pico_4, R+ViT-Pico_4 and BiT-R8x1: 32). Position tables of
-            another size are resampled.
+            another size are resampled. The size of a folder of transformers is that of its
+            preprocessor_config.json: 224 for DINOv2, whose positions are of 518 pixels.
         weights: published weights ("imagenet21k", "augreg" ..., or a full name: see
             `list_weights`), a file in any layout that `load_weights` reads, or its URL; default:
             new weights. GELU, epsilon, pre-training representation and `in_channels` are taken
@@ -207,11 +208,15 @@ def from_checkpoint(
     # A head for the same number of other classes would give wrong names.
     same_labels = labels is None or checkpoint.labels in (None, labels)
     keeps_head = request.num_classes in (None, checkpoint.num_classes) and same_labels
-    spec = dataclasses.replace(spec, **_fields_of_file(checkpoint, spec, keeps_head) | overrides)
     num_classes = checkpoint.num_classes if request.num_classes is None else request.num_classes
+    pooling = checkpoint.layout.family.head_pooling
+    if pooling and num_classes and not checkpoint.num_classes:
+        overrides = {"pooling": pooling, **overrides}
+    spec = dataclasses.replace(spec, **_fields_of_file(checkpoint, spec, keeps_head) | overrides)
     image_size = request.image_size
     if image_size is None:
-        image_size = checkpoint.image_size or (published.image_size if published else 224)
+        stated = _preprocessed_size(checkpoint) or checkpoint.image_size
+        image_size = stated or (published.image_size if published else 224)
     size = as_size(image_size)
     if labels is None and keeps_head:
         labels = checkpoint.labels
@@ -258,6 +263,15 @@ def _heads(spec: Spec, overrides: dict[str, Any]) -> int | None:
     return overrides.get("num_heads", getattr(spec, "num_heads", None))
 
 
+def _preprocessed_size(checkpoint: Checkpoint) -> tuple[int, int] | None:
+    """The size that transformers' processor makes of images; DINOv2's positions are of another."""
+    if checkpoint.layout.family.library != "transformers" or checkpoint.preprocessing is None:
+        return None
+    height, width = checkpoint.preprocessing.size
+    stride = checkpoint.spec.stride
+    return None if height % stride or width % stride else (height, width)
+
+
 def _known_preprocessing(
     checkpoint: Checkpoint,
     published: PublishedWeights | None,
@@ -279,8 +293,9 @@ def _fields_of_file(checkpoint: Checkpoint, spec: Spec, keeps_head: bool) -> dic
     if isinstance(spec, ResNetSpec) or isinstance(stored, ResNetSpec):
         return fields
     return fields | {
-        "gelu": stored.gelu,
+        "activation": stored.activation,
         "layer_norm_eps": stored.layer_norm_eps,
+        "resampling": stored.resampling,
         # The pre-training representation is dropped with its head (paper, section 3.1.1).
         "representation_dim": stored.representation_dim if keeps_head else None,
     }

@@ -221,7 +221,8 @@ class _Counter(Ops):
         return self.shapes[self.path + name][1:]
 
     def tokens(self, x):
-        return (self.spec.prefix_tokens, x[-1]) if self.spec.prefix_tokens else None
+        count = self.spec.prefix_tokens - self.spec.registers
+        return (count, x[-1]) if count else None
 
     def positions(self, x):
         return None, None
@@ -241,11 +242,15 @@ class _Counter(Ops):
 
     tanh = rotate = heads
 
-    def concat(self, parts):
-        return (sum(tokens for tokens, _ in parts), parts[0][-1])
+    def concat(self, parts, axis=1):
+        # Tokens after tokens, or the channels of images, which have no other axis here.
+        return (sum(part[0] for part in parts), *parts[0][1:])
 
     def first(self, x, count):
         return (count, x[-1])
+
+    def rest(self, x, count):
+        return (x[0] - count, x[-1])
 
     def mean(self, x):
         return x[1:]

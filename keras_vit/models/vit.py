@@ -100,9 +100,10 @@ class ViT(ImageModel):
         x = Patches(spec.patch_size, name="patches")(x)
         settings = {"position_embedding": spec.position_embedding, "grid": grid}
         settings |= {name: name in POOLINGS[spec.pooling].tokens for name in TOKENS}
+        settings["registers"] = spec.registers
         x = PatchEncoder(spec.hidden_dim, **settings, name="patch_encoder")(x)
         x = keras.layers.Dropout(spec.dropout, name="dropout")(x)
-        sizes = (spec.num_heads, spec.mlp_dim, spec.gelu, spec.layer_norm_eps)
+        sizes = (spec.num_heads, spec.mlp_dim, spec.activation, spec.layer_norm_eps)
         rates = (spec.dropout, spec.attention_dropout)
         positions = (spec.position_embedding, grid, spec.class_token)
         options = {name: getattr(spec, name) for name in BLOCK_OPTIONS}

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from keras_vit import _json, specs
-from keras_vit._checks import LONGEST_SIDE, label_names
+from keras_vit._checks import LONGEST_SIDE, Resampling, label_names
 from keras_vit._errors import UsageError
 from keras_vit._json import Lines, Side, Sides
 from keras_vit.encoder.block import MLPS, SHOWN_BY_ROWS, all_block_rows
@@ -25,28 +25,27 @@ from keras_vit.encoder.positions import POSITION_EMBEDDINGS, PositionEmbedding
 from keras_vit.specs import VARIANTS, Preprocessing, ResNetSpec, ResNetStem, Spec, ViTSpec
 from keras_vit.weights import hub_config
 from keras_vit.weights.dialects import WeightsLayout, find_layout
+from keras_vit.weights.hub_preprocessing import timm_preprocessing, transformers_preprocessing
 from keras_vit.weights.names import numbers, pooling_keys, position_keys
-from keras_vit.weights.tensors import Tensors, open_tensors
+from keras_vit.weights.tensors import METADATA, Tensors, open_tensors
 
-# The numerics in the code that belongs to each layout, unless the file states others.
-_NUMERICS_OF_FAMILY = {
-    "official": {"gelu": "tanh", "layer_norm_eps": 1e-6},
-    "timm": {"gelu": "erf", "layer_norm_eps": 1e-6},
-    "transformers": {"gelu": "erf", "layer_norm_eps": 1e-12},
-}
 # The fields that names and shapes determine; the others can only be stated in metadata. And the
 # fields that make a variant: head, dropout rates, numerics and channels may differ.
-_SHAPED = "patch_size hidden_dim depth mlp_dim representation_dim stem in_channels layers width"
-_OF_VARIANT = "patch_size hidden_dim depth num_heads mlp_dim pooling stem layers width"
+_SHAPED = (
+    "patch_size hidden_dim depth mlp_dim representation_dim stem in_channels registers layers width"
+)
+_OF_VARIANT = "patch_size hidden_dim depth num_heads mlp_dim stem registers mlp_kind layers width"
 # What the axes of a weight show. A convolution before the patches reads the image in their place.
 _AXES = {
     "embedding/kernel": ("patch_size", "", "in_channels", "hidden_dim"),
     "conv_root/kernel": ("", "", "in_channels", ""),
     "resnet/root_block/standardized_conv2d/kernel": ("", "", "in_channels", ""),
+    "registers": ("", "registers", ""),
     "Transformer/encoderblock_0/MlpBlock_3/Dense_0/bias": ("mlp_dim",),
 }
+_BLOCK_0 = "Transformer/encoderblock_0/"
 _MOST_COMPUTED = 1 << 25
-_NUMERICS = ("gelu", "layer_norm_eps", "num_heads")
+_NUMERICS = ("activation", "layer_norm_eps", "num_heads")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +88,7 @@ class Checkpoint:
     @property
     def head(self) -> str:
         """The prefix of the head's keys: "head", or "resnet/head/conv2d" in BiT's files."""
-        return "resnet/head/conv2d" if "bit" in self.layout.family else "head"
+        return "resnet/head/conv2d" if self.layout.family.bit else "head"
 
     @property
     def num_classes(self) -> int:
@@ -128,7 +127,7 @@ class Checkpoint:
         """
         stated, numerics = self.metadata.get("spec"), self.stated
         try:
-            inferred = self._bit() if "bit" in self.layout.family else self._vit(**numerics)
+            inferred = self._bit() if self.layout.family.bit else self._vit(**numerics)
             spec = inferred if stated is None else specs.spec_from_dict(stated)
             if _agree(spec, inferred, _SHAPED):
                 return spec
@@ -143,7 +142,7 @@ class Checkpoint:
 
     @functools.cached_property
     def stated(self) -> dict[str, Any]:
-        """The known values of gelu, layer_norm_eps and num_heads, which shapes do not determine.
+        """The known values of activation, layer_norm_eps and num_heads, which no shapes determine.
 
         They are stated in the file or its config, or fixed in the code that belongs to its layout.
 
@@ -151,19 +150,32 @@ class Checkpoint:
             UsageError: the config contradicts the weights, or states what keras_vit does not have.
         """
         config, stated = self.tensors.config, self.metadata.get("spec", {})
-        if "gelu" in stated:  # a BiT's spec has none
+        if "activation" in stated:  # a BiT's spec has none
             return {field: stated[field] for field in _NUMERICS if field in stated}
         try:
-            stated = hub_config.stated_numerics(config, self._sizes, "cls" in self.layout.places)
+            shown = {"registers": 0, **self._sizes, "mlp_kind": self._mlp_kind()}
+            stated = hub_config.stated_numerics(config, shown, "cls" in self.layout.places)
         except UsageError as error:
             raise UsageError(f"{self.path}: {error}") from None
-        return _NUMERICS_OF_FAMILY.get(self.layout.family, {}) | stated
+        gated = {"activation": "silu"} if self._mlp_kind() == "gated" else {}
+        return {**self.layout.family.numerics, **gated, **stated}
+
+    @property
+    def resampling(self) -> Resampling:
+        """How positions are resampled to another size, by the file or by its family's own code."""
+        stated = self.metadata.get("spec", {}).get("resampling")
+        return stated or self.layout.family.resampling
 
     @property
     def variant(self) -> str | None:
         """The name of its variant; None if it is not in the table of variants."""
         return next(
-            (name for name, spec in VARIANTS.items() if _agree(spec, self.spec, _OF_VARIANT)), None
+            (
+                name
+                for name, spec in VARIANTS.items()
+                if _agree(spec, self.spec, _OF_VARIANT) and _weigh_the_same(spec, self.spec)
+            ),
+            None,
         )
 
     @property
@@ -241,9 +253,9 @@ class Checkpoint:
         if "preprocessing" in self.metadata:
             return Preprocessing.from_dict(self.metadata["preprocessing"])
         if "pretrained_cfg" in self.tensors.config:
-            return hub_config.timm_preprocessing(self.tensors.config)
+            return timm_preprocessing(self.tensors.config)
         if self.tensors.preprocessor:
-            return hub_config.transformers_preprocessing(self.tensors.preprocessor)
+            return transformers_preprocessing(self.tensors.preprocessor)
         return None
 
     @property
@@ -261,7 +273,7 @@ class Checkpoint:
 
     @property
     def _prefix(self) -> int:
-        """The number of tokens before the patches."""
+        """The number of positions before those of the patches."""
         return POOLINGS[self._pooling()].prefix_tokens
 
     @property
@@ -311,7 +323,7 @@ class Checkpoint:
         depth = sum(numbers(template, key) is not None for key in self.layout.places)
         return sizes | ({"depth": depth} if depth else {})
 
-    def _vit(self, gelu: str, layer_norm_eps: float, num_heads: int | None = None) -> ViTSpec:
+    def _vit(self, activation: str, layer_norm_eps: float, num_heads: int | None = None) -> ViTSpec:
         sizes = self._sizes
         bias = self.shape("Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/bias")
         representation = self.shape("pre_logits/bias")
@@ -320,26 +332,36 @@ class Checkpoint:
             pooling=self._pooling(),
             representation_dim=representation[0] if representation else None,
             position_embedding=self._position_embedding(),
-            gelu=gelu,
+            activation=activation,
             layer_norm_eps=layer_norm_eps,
             stem=self._stem(),
+            resampling=self.resampling,
             **sizes,
             **self._block_options(),
         )
 
     def _block_options(self) -> dict[str, Any]:
         # What the first block has besides the paper's.
-        prefix = "Transformer/encoderblock_0/"
-        shown = {r.when for r in all_block_rows() if f"{prefix}{r.key}" in self.layout.places}
+        shown = {r.when for r in all_block_rows() if f"{_BLOCK_0}{r.key}" in self.layout.places}
         options = {name: value for name, value in SHOWN_BY_ROWS.items() if name in shown}
+        return options | {"mlp_kind": self._mlp_kind()}
+
+    def _mlp_kind(self) -> str:
         keys = {
-            name: {f"{prefix}MlpBlock_3/{row.key}" for row in kind.rows}
+            name: {f"{_BLOCK_0}MlpBlock_3/{row.key}" for row in kind.rows}
             for name, kind in MLPS.items()
         }
-        return options | {"mlp_kind": self._kind_of_keys(keys) or "plain"}
+        return self._kind_of_keys(keys) or "plain"
 
     def _pooling(self) -> str:
-        return self._kind_of_keys({name: pooling_keys(name) for name in POOLINGS}) or "gap"
+        keys = {name: pooling_keys(name) for name in POOLINGS}
+        found = self._kind_of_keys(keys) or "gap"
+        # Of poolings with the same weights, the head or the layer before it shows which it is.
+        reader = self.shape("pre_logits/kernel") or self.shape("head/kernel") or (0,)
+        hidden = self._sizes.get("hidden_dim", 0)
+        width = reader[0] / hidden if hidden else 0
+        same = [name for name in keys if keys[name] == keys[found]]
+        return next((name for name in same if POOLINGS[name].width == width), found)
 
     def _kind_of_keys(self, keys: Mapping[str, Set[str]]) -> str | None:
         # Of the kinds whose keys are all in the file, the one with the most: keys of one kind can
@@ -351,7 +373,7 @@ class Checkpoint:
         keys = {name: position_keys(kind).keys() for name, kind in POSITION_EMBEDDINGS.items()}
         # Official files without position weights are big_vision's "better baselines". timm has no
         # fixed positions.
-        default = "sincos2d" if self.layout.family == "official" else "none"
+        default = "sincos2d" if self.layout.family.library == "official" else "none"
         return self._kind_of_keys(keys) or default
 
     def _heads(self, sizes: dict[str, int]) -> int:
@@ -408,7 +430,8 @@ def open_checkpoint(path: str | os.PathLike, num_heads: int | None = None) -> It
         UsageError: see `open_tensors` and `find_layout`, or a weight does not contain floats.
     """
     with open_tensors(path) as tensors:
-        layout = find_layout(tensors.shapes, tensors.path)
+        own = {METADATA: tensors.metadata} if tensors.metadata else {}
+        layout = find_layout(tensors.shapes, tensors.path, tensors.config | own)
         tensors.check_floats(place.key for place in layout.places.values())
         yield Checkpoint(tensors, layout, num_heads)
 
@@ -418,3 +441,11 @@ def _agree(one: Spec, other: Spec, fields: str) -> bool:
     return type(one) is type(other) and all(
         getattr(one, field, None) == getattr(other, field, None) for field in fields.split()
     )
+
+
+def _weigh_the_same(one: Spec, other: Spec) -> bool:
+    """Whether LayerScale and pooling of two specs of one kind have the same weights."""
+    if isinstance(one, ResNetSpec):
+        return True
+    kinds = [(bool(s.layer_scale), (p := POOLINGS[s.pooling]).tokens, p.rows) for s in (one, other)]
+    return kinds[0] == kinds[1]

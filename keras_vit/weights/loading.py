@@ -14,15 +14,15 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from keras_vit._checks import keras_vit_model
+from keras_vit._checks import Resampling, choice, keras_vit_model
 from keras_vit._errors import UsageError, shown
 from keras_vit.encoder.block import BLOCK_OPTIONS, SHOWN_BY_ROWS
-from keras_vit.encoder.patch_grids import Grid, Method
+from keras_vit.encoder.patch_grids import Grid
 from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.specs import ResNetSpec, Spec, ViTSpec
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
-from keras_vit.weights.dialects import Place
 from keras_vit.weights.names import WeightName, head_keys, input_key, weight_names
+from keras_vit.weights.places import Place
 from keras_vit.weights.resampling import fold_channels, resample_patches
 from keras_vit.weights.tensors import display
 
@@ -67,7 +67,7 @@ def load_weights(
     path: str | os.PathLike,
     head: Head = "keep",
     *,
-    positions: Method = "bilinear",
+    positions: Resampling | None = None,
     grid: Grid | None = None,
     resize_patches: bool = False,
     allow_nonfinite: bool = False,
@@ -91,8 +91,8 @@ def load_weights(
         head: "keep" loads the head too. "reset" ignores the file's head, and the model's head
             starts at zero, for fine-tuning on other classes. A pre_logits layer in the file is
             then ignored too, if the model has none.
-        positions: the resampling of position tables: "bilinear" as in the official code,
-            "bicubic" as in timm; see `resample_positions`.
+        positions: the resampling of position tables, see `resample_positions`; default: as the
+            code that belongs to the file's family does it, "bilinear" for official files.
         grid: rows and columns of the file's position table, if it is not square and the file
             does not state them.
         resize_patches: allow patch kernels of another size to be resized (FlexiViT).
@@ -155,7 +155,7 @@ def match(
     head: Head = "keep",
     *,
     check_stated: bool = False,
-    positions: Method = "bilinear",
+    positions: Resampling | None = None,
     grid: Grid | None = None,
     resize_patches: bool = False,
 ) -> Match:
@@ -173,15 +173,13 @@ def match(
     """
     if head not in get_args(Head):
         raise UsageError(f'head must be "keep" or "reset". Received: head={head!r}.')
-    if positions not in get_args(Method):
-        raise UsageError(
-            f'positions must be "bilinear" or "bicubic". Received: positions={positions!r}.'
-        )
+    positions = checkpoint.resampling if positions is None else positions
+    choice("positions", positions, get_args(Resampling))
     names = weight_names(target.spec, target.num_classes, target.image_size)
     names = {name.key: name for name in names}
     places, dropped = dict(checkpoint.layout.places), ()
     if head == "reset":
-        heads = head_keys("bit" in checkpoint.layout.family)
+        heads = head_keys(checkpoint.layout.family.bit)
         names = {key: name for key, name in names.items() if key not in heads}
         dropped = tuple(k for k in places if k in heads or _drops(target.spec, k))
         places = {key: place for key, place in places.items() if key not in dropped}
@@ -274,7 +272,7 @@ def _change(
     name: WeightName,
     target: Target | Any,
     checkpoint: Checkpoint,
-    method: Method,
+    method: Resampling,
     grid: Grid | None,
     resize_patches: bool,
 ) -> Change | None:
@@ -293,7 +291,7 @@ def _change(
     old = grid or checkpoint.stated_grid or (None if stored == shape else checkpoint.grid)
     if old is None or old == new:
         return None
-    prefix = target.spec.prefix_tokens
+    prefix = target.spec.tokens(target.image_size).prefix_positions
     description = f"positions {old[0]} x {old[1]} to {new[0]} x {new[1]} ({method})"
     return Change(lambda array: name.resample(array, old, new, prefix, method), description)
 
@@ -397,7 +395,7 @@ def _beside_the_prefix(checkpoint: Checkpoint) -> str | None:
 
 _ARCHITECTURE = (
     "hidden_dim", "depth", "num_heads", "mlp_dim", "patch_size", "stem", "pooling",
-    "position_embedding", *BLOCK_OPTIONS, "layers", "width",
+    "position_embedding", "registers", *BLOCK_OPTIONS, "layers", "width",
 )  # fmt: skip
 
 

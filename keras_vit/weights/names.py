@@ -42,9 +42,9 @@ def _rows(table: str) -> list[Row]:
     return rows
 
 
-# Sizes: D hidden_dim, H heads, d = D/H, M mlp_dim, P patch_size, I channels of its input, R width
-# of the head's input, C classes; channels of a ResNet: w of the root; i, n and o at the input,
-# inside and at the output of a unit.
+# Sizes: D hidden_dim, H heads, d = D/H, M mlp_dim, P patch_size, I channels of its input, G
+# registers, F width of the pooling's output, R of the head's input, C classes; channels of a
+# ResNet: w of the root; i, n and o at the input, inside and at the output of a unit.
 # Columns: prefixes of official keys and of paths.
 _EMBEDDING = ("", "patch_encoder/")
 _BLOCK = ("Transformer/encoderblock_{i}/", "encoderblock_{i}/")
@@ -221,20 +221,24 @@ def numbers(template: str, key: str) -> dict[str, int] | None:
 
 def _vit(spec: ViTSpec, num_classes: int, image_size: Size) -> list[WeightName]:
     pooling = POOLINGS[spec.pooling]
-    classifiers = 2 if spec.distillation_token else 1  # which divide the pooling's output
+    features = spec.hidden_dim * pooling.width
+    classifiers = 2 if spec.distillation_token else 1  # which divide the features
     sizes = {
         "D": spec.hidden_dim,
         "H": spec.num_heads,
         "d": spec.head_dim,
         "M": spec.mlp_dim,
         "P": spec.patch_size,
+        "G": spec.registers,
         "I": spec.stem.channels if spec.stem else spec.in_channels,
-        "R": spec.representation_dim or spec.hidden_dim * pooling.width // classifiers,
+        "F": features,
+        "R": spec.representation_dim or features // classifiers,
         "C": num_classes,
     }
-    tokens = Tokens(spec.grid(image_size), spec.prefix_tokens)
+    tokens = spec.tokens(image_size)
     table, bias = _position_rows(POSITION_EMBEDDINGS[spec.position_embedding])
-    names = _names(nested(embedding_rows(pooling.tokens), *_EMBEDDING), sizes)
+    embedding = nested(present(embedding_rows(pooling.tokens), spec), *_EMBEDDING)
+    names = _names(embedding, sizes)
     names += _position_names(table, tokens, spec.hidden_dim)
     block = nested(block_rows(spec), *_BLOCK)
     for i in range(spec.depth):

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from keras_vit import _files, _json
 from keras_vit._checks import keras_vit_model
 from keras_vit._errors import UsageError
-from keras_vit.specs import ResNetSpec
-from keras_vit.weights.dialects import foreign_place
-from keras_vit.weights.hub_config import PIL_CODES, TIMM_POOLINGS, timm_files, transformers_files
+from keras_vit.weights.families import FAMILIES, Family, FileLayout
+from keras_vit.weights.hub_preprocessing import PIL_CODES
 from keras_vit.weights.names import WeightName, weight_names
+from keras_vit.weights.places import place_of
 from keras_vit.weights.tensors import METADATA
 
-FileLayout = Literal["official", "timm", "transformers"]
 _LONGEST_COMMENT = 65_535  # of a zip archive
 
 
@@ -82,23 +82,10 @@ def _save_npz(model: Any, names: list[WeightName], path: Path) -> None:
 def _save_safetensors(model: Any, names: list[WeightName], path: Path, layout: str) -> None:
     import safetensors.numpy
 
-    family, prefix = _family(model, layout)
-    stacks: dict[str, list[np.ndarray]] = {}
-    for name in names:
-        place = foreign_place(family, name.key)
-        if place is None:
-            raise UsageError(
-                f"the layout {layout!r} cannot store {name.key}; save an official .npz instead."
-            )
-        # The classifier's keys have no prefix.
-        key = place.key if name.key.startswith("head/") else prefix + place.key
-        stacks.setdefault(key, []).append(place.stored(_array(model, name)))
-    arrays = {
-        key: np.ascontiguousarray(np.concatenate(stack) if len(stack) > 1 else stack[0])
-        for key, stack in stacks.items()
-    }
+    family = _family(model, layout)
+    arrays = _arrays_of_file(family, model, names)
     metadata = {"format": "pt", METADATA: json.dumps(_metadata(model))}
-    sidecars = timm_files(model) if layout == "timm" else transformers_files(model)
+    sidecars = family.files(model)
     stem = "" if path.stem == "model" else f"{path.stem}."
     paths = {n: path.with_name(stem + n) for n in ("config.json", "preprocessor_config.json")}
     for sidecar in paths.values():
@@ -127,48 +114,41 @@ def _check_replaceable(sidecar: Path) -> None:
         )
 
 
-def _family(model: Any, layout: str) -> tuple[str, str]:
-    spec, preprocessing = model.spec, model.preprocessing
+def _family(model: Any, layout: str) -> Family:
+    """The family of a library that can store a model."""
+    preprocessing = model.preprocessing
     interpolation = preprocessing.interpolation if preprocessing else "bilinear"
-    is_bit = isinstance(spec, ResNetSpec)
     if interpolation not in PIL_CODES:
         raise UsageError(
             f"timm and transformers resize images by {', '.join(PIL_CODES)}. Received: a model "
             f"with interpolation={interpolation!r}; save a .npz in the official layout."
         )
-    if not is_bit and spec.rotation != "none":
-        raise UsageError(
-            "timm's and transformers' ViT have no rotary positions. Received: "
-            f"rotation={spec.rotation!r}; save a .npz in the official layout."
-        )
-    if layout == "transformers":
-        if is_bit or spec.stem or spec.pooling != "token" or spec.position_embedding != "learned":
+    families = [family for family in FAMILIES if family.library == layout]
+    family = min(families, key=lambda family: len(family.refusals(model.spec)))
+    for refusal in (*family.refusals(model.spec), family.refuses(model)):
+        if refusal:
+            raise UsageError(f"{refusal}; save a .npz in the official layout.")
+    return family
+
+
+def _arrays_of_file(family: Family, model: Any, names: list[WeightName]) -> dict[str, np.ndarray]:
+    places = {**family.places, **family.places_of_spec(model.spec)}
+    prefix = family.prefix if model.num_classes else ""
+    stacks = {prefix + name: [(0, array)] for name, array in family.unused(model.spec).items()}
+    for name in names:
+        place = place_of(places, name.key)
+        if place is None:
             raise UsageError(
-                "transformers' ViT has a class token, learned positions and no ResNet; save this "
-                "model in another layout."
+                f"{family.name} cannot store {name.key}; save a .npz in the official layout."
             )
-        if spec.representation_dim and model.num_classes:
-            raise UsageError(
-                "transformers' ViTForImageClassification has no representation before its head; "
-                "save a .npz in the official layout, or a model of num_classes=0."
-            )
-        return "transformers", "vit." if model.num_classes else ""
-    if is_bit:
-        return "timm-bit", ""
-    if spec.distillation_token and (spec.stem or spec.position_embedding != "learned"):
-        raise UsageError(
-            "timm's distilled ViT has learned positions and no ResNet; save a .npz in the official "
-            "layout."
-        )
-    known = spec.position_embedding in ("learned", "none") and spec.pooling in TIMM_POOLINGS
-    if not known or spec.layer_norm_eps > 1e-6:
-        raise UsageError(
-            f"timm's ViT has learned positions or none, pooling {', '.join(TIMM_POOLINGS)} and a "
-            "LayerNorm epsilon of 1e-6, so its outputs would differ. Received: position_embedding="
-            f"{spec.position_embedding!r}, pooling={spec.pooling!r}, layer_norm_eps="
-            f"{spec.layer_norm_eps:g}; save a .npz in the official layout."
-        )
-    return ("timm-stem" if spec.stem and not spec.stem.stages else "timm"), ""
+        # The classifier's keys have no prefix.
+        key = place.key if name.key.startswith("head/") else prefix + place.key
+        stacks.setdefault(key, []).append((place.part, place.stored(_array(model, name))))
+    stacks = {key: sorted(stack, key=itemgetter(0)) for key, stack in stacks.items()}
+    return {
+        key: np.ascontiguousarray(np.concatenate([array for _, array in stack]))
+        for key, stack in stacks.items()
+    }
 
 
 def _array(model: Any, name: WeightName) -> np.ndarray:

@@ -27,7 +27,7 @@ def test_the_file_of_one_program_is_read_by_the_other(
     after = "import numpy; images, logits = numpy.load('answer.npz').values()"
     library = migrations.LIBRARIES[0]._replace(before="", after=after)
     differences = []
-    for options in ("", ', gelu="erf"'):
+    for options in ("", ', activation="erf"'):
         programs = (first, second.format(options))
         monkeypatch.setattr(migrations, "_programs", lambda section, found=programs: found)
         differences.append(migrations._difference(library, migrations.sys.executable))

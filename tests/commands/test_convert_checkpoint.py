@@ -104,10 +104,10 @@ def test_what_a_file_does_not_state_can_be_an_option(done, refused, fixtures, tm
     inspect = (COMMAND, "--inspect", "in.safetensors")
     assert "pass --num-heads=N, or put its config.json" in refused(*inspect)
     assert "3 heads" in done(*inspect, "--num-heads", 3)[0]
-    options = ["--num-heads", 4, "--gelu", "tanh", "--layer-norm-eps", "1e-5"]
+    options = ["--num-heads", 4, "--activation", "tanh", "--layer-norm-eps", "1e-5"]
     assert done(COMMAND, "in.safetensors", "out.npz", *options)[1] == ""
     spec = keras_vit.model_from_weights(tmp_path / "out.npz").spec
-    assert (spec.num_heads, spec.gelu, spec.layer_norm_eps) == (4, "tanh", 1e-5)
+    assert (spec.num_heads, spec.activation, spec.layer_norm_eps) == (4, "tanh", 1e-5)
 
 
 def test_nonfinite_values_are_accepted_only_if_allowed(done, refused, fixtures, tmp_path):

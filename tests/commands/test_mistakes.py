@@ -161,7 +161,7 @@ def folder(tmp_path, monkeypatch):
         ("convert-checkpoint", "expected IN and OUT, or --inspect FILE"),
         ("convert-checkpoint in.npz", "expected IN and OUT, or --inspect FILE"),
         ("convert-checkpoint in.npz o.npz --inspect in.npz", "--inspect FILE writes nothing"),
-        ("convert-checkpoint --inspect in.npz --gelu erf", "FILE writes nothing; leave --gelu out"),
+        ("convert-checkpoint --inspect in.npz --activation erf", "leave --activation out"),
         ("convert-checkpoint --inspect in.npz --to npz", "FILE writes nothing; leave --to out"),
         ("convert-checkpoint gone.npz out.npz", "gone.npz: expected a file of weights or a run"),
         ("convert-checkpoint --inspect gone.npz", "gone.npz: expected a file of weights or a run"),

@@ -57,7 +57,10 @@ EDITS = {
     "encoderblock_1.mlp": (lambda _: keras.layers.Lambda(lambda x: 0.1 * x * x), "encoderblock_1"),
     "encoderblock_1.mlp.call": (halved, "encoderblock_1/mlp has another call"),
     "encoderblock_1.mlp.dense_0": (Pruned, f"{DENSE} is a Pruned, not a Dense"),
-    "encoderblock_1.mlp.gelu": (lambda _: "erf", "encoderblock_1 has gelu='erf', not 'tanh'"),
+    "encoderblock_1.mlp.activation": (
+        lambda _: "erf",
+        "encoderblock_1 has activation='erf', not 'tanh'",
+    ),
     "encoderblock_1.norm_attention": (plain_norm, "encoderblock_1/norm_attention has"),
     "head.activation": (lambda _: keras.activations.softplus, "head has activation='softplus'"),
 }
@@ -80,7 +83,7 @@ def test_an_edited_model_is_exported_as_it_is(place, model, inputs, tmp_path):
     before = np.asarray(model(inputs, training=False))
     edit(model, place)
     expected = np.asarray(model(inputs, training=False))
-    least = 1e-4 if place.endswith("gelu") else 0.01  # the two forms of gelu differ little
+    least = 1e-4 if place.endswith("activation") else 0.01  # the two forms of gelu differ little
     assert np.abs(expected - before).max() > least * np.abs(before).max()
     path = tmp_path / "m.tflite"
     with pytest.warns(UserWarning, match="exported as it is, without exact rewrites") as warned:
@@ -169,7 +172,7 @@ def test_settings_used_only_in_training_are_not_edits(model):
     ("kind", "size"),
     [
         (keras_vit.ResNetSpec((1, 1, 1, 1)), (32, 64)),
-        ({"patch_size": 2, "stem": keras_vit.ResNetStem((1,), 0.5), "gelu": "erf"}, (33, 62)),
+        ({"patch_size": 2, "stem": keras_vit.ResNetStem((1,), 0.5), "activation": "erf"}, (33, 62)),
         ({"pooling": "map", "position_embedding": "learned2d", "drop_path": 0.3}, (16, 24)),
         ({"pooling": "none", "position_embedding": "relative", "dropout": 0.1}, (16, 24)),
     ],

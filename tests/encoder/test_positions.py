@@ -66,11 +66,16 @@ def test_resampled_weights_have_the_shape_for_the_new_grid(name, prefix, rng):
 
 
 @pytest.mark.parametrize(
-    ("file", "count", "method"),
-    [("posembed_interpolation", 8, "bilinear"), ("posembed_timm", 3, "bicubic")],
+    ("file", "count", "method", "output"),
+    [
+        ("posembed_interpolation", 8, "bilinear", "out"),
+        ("posembed_timm", 3, "bicubic", "out"),
+        ("posembed_torch", 4, "bicubic_sharp", "sharp"),
+        ("posembed_torch", 4, "bicubic_dinov2", "dinov2"),
+    ],
 )
-def test_bilinear_is_the_official_rule_and_bicubic_that_of_timm(fixtures, file, count, method):
-    """Tables "{kind}_{old}to{new}_in" give those whose names end in "_out": "cls_3to5_in"."""
+def test_each_method_is_that_of_another_program(fixtures, file, count, method, output):
+    """Tables "{kind}_{old}to{new}_in" give those whose names end in `output`: "cls_3to5_in"."""
     arrays = np.load(fixtures / f"{file}.npz")
     names = [name.removesuffix("_in") for name in arrays.files if name.endswith("_in")]
     assert len(names) == count
@@ -78,7 +83,7 @@ def test_bilinear_is_the_official_rule_and_bicubic_that_of_timm(fixtures, file, 
         kind, sizes = name.split("_")  # "nocls", "4x6to9x5"
         grids = [(tuple(map(int, side.split("x"))) * 2)[:2] for side in sizes.split("to")]
         actual = resample_positions(arrays[f"{name}_in"], *grids, kind == "cls", method)
-        np.testing.assert_allclose(actual, arrays[f"{name}_out"], atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(actual, arrays[f"{name}_{output}"], atol=1e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("prefix", [1, 2])
@@ -110,5 +115,5 @@ def test_the_same_size_is_the_identity_and_constants_are_kept(matrix):
 def test_a_table_of_another_grid_and_an_unknown_method_are_refused():
     with pytest.raises(UsageError, match=r"expected a position table \(1, 10, hidden_dim\)"):
         resample_positions(np.zeros((1, 9, 4)), (3, 3), (5, 5))
-    with pytest.raises(UsageError, match='"bilinear" or "bicubic". Received: \'area\''):
+    with pytest.raises(UsageError, match="one of bilinear, bicubic, .*'area'"):
         resample_positions(np.zeros((1, 10, 4)), (3, 3), (5, 5), method="area")

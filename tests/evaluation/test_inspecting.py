@@ -18,6 +18,10 @@ KINDS = {
     "map": ({"pooling": "map", "position_embedding": "sincos2d"}, (16, 16)),
     "none": ({"pooling": "none"}, (16, 16)),
     "distilled": ({"pooling": "distilled"}, (16, 24)),
+    "dinov2": (
+        {"registers": 4, "layer_scale": 0.1, "mlp_kind": "gated", "pooling": "token_mean"},
+        (16, 24),
+    ),
     "relative": ({"position_embedding": "relative"}, (16, 24)),
     "without positions": ({"position_embedding": "none"}, (8, 8)),
     "hybrid": ({"patch_size": 2, "stem": ResNetStem()}, (20, 33)),
@@ -57,10 +61,11 @@ def test_every_kind_of_vit_is_inspected(name, randomised, photos):
     scores = np.stack(scores)
     expected = evaluation.attention_distance(scores, model.grid, stride).mean(axis=1)
     np.testing.assert_allclose(found.distance, expected, atol=1e-4)
-    maps = evaluation.rollout(scores, model.spec.prefix_tokens).reshape(-1, *model.grid)
+    tokens = model.spec.prefix_tokens, model.spec.registers
+    maps = evaluation.rollout(scores, *tokens).reshape(-1, *model.grid)
     for actual in (found.rollout, evaluation.attention_maps(model, inputs)):
         np.testing.assert_allclose(actual, maps, rtol=0, atol=1e-5)
-    heads = evaluation.head_maps(scores[1], model.grid)
+    heads = evaluation.head_maps(scores[1], model.grid, model.spec.registers)
     np.testing.assert_allclose(found.heads, heads, atol=1e-5)
     patches = encoded[:, model.spec.prefix_tokens :].reshape(3, rows, columns, -1)
     colours = evaluation.patch_pca(patches).colours

@@ -33,11 +33,14 @@ LAYERS = {
     "encoder_bare": row(PATCHES, layers.PatchEncoder, 48, position_embedding="none"),
     "encoder_2d": row(PATCHES, layers.PatchEncoder, 48, position_embedding="learned2d", **GRID),
     "encoder_distilled": row(PATCHES, layers.PatchEncoder, 48, distillation_token=True),
+    "encoder_registers": row(PATCHES, layers.PatchEncoder, 48, registers=4),
     "encoder_waves": row(PATCHES, layers.PatchEncoder, 48, position_embedding="sincos2d", **GRID),
     "attention": row(TOKENS, layers.MultiHeadAttention, 3),
     "attention_relative": row(TOKENS, layers.MultiHeadAttention, 3, class_token=True, **RELATIVE),
     "mlp": row(TOKENS, layers.MLP, 112),
-    "mlp_erf": row(TOKENS, layers.MLP, 112, gelu="erf"),
+    "mlp_erf": row(TOKENS, layers.MLP, 112, activation="erf"),
+    "mlp_gated": row(TOKENS, layers.MLP, 112, activation="silu", mlp_kind="gated"),
+    "mlp_quick": row(TOKENS, layers.MLP, 112, activation="quick"),
     "stochastic_depth": row(TOKENS, layers.StochasticDepth, 0.5),
     "block": row(TOKENS, layers.TransformerBlock, 3, 112),
     "block_scale": row(TOKENS, layers.TransformerBlock, 3, 112, layer_scale=1e-5),
@@ -54,6 +57,8 @@ LAYERS = {
     "distilled": row(TOKENS, layers.DistilledPooling),
     "distilled_head": row((96,), layers.DistilledHead, 5, bias_initializer="ones"),
     "average": row(TOKENS, layers.AveragePooling),
+    "average_registers": row(TOKENS, layers.AveragePooling, 4),
+    "token_mean": row(TOKENS, layers.TokenMeanPooling, 5),
     "map": row(TOKENS, layers.MAPPooling, 3, 112),
 }
 
@@ -320,7 +325,7 @@ def test_initialisers_are_the_official_ones():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: layers.MLP(8, gelu="relu"), "gelu must be one of tanh, erf"),
+        (lambda: layers.MLP(8, activation="relu"), "activation must be one of tanh, erf"),
         (lambda: layers.MLP(0), "mlp_dim must be a positive integer"),
         (lambda: layers.PatchEncoder(8, position_embedding="lerned"), "must be one of learned"),
         (lambda: layers.MultiHeadAttention(2.5), "num_heads must be a positive integer"),

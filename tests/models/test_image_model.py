@@ -90,13 +90,13 @@ def shapes_of_outputs(model):
 def test_shapes_of_every_named_intermediate_output_of_a_vit(spec):
     model = build(spec)
     assert model.grid == (2, 3)
-    tokens = 6 + {"token": 1, "distilled": 2, "none": 1}.get(spec.pooling, 0)
+    tokens = 6 + spec.prefix_tokens
     head = (2, tokens) if spec.pooling == "none" else (2,)
     expected = {
         "patch_embeddings": (2, 6, 48),
         "embedded": (2, tokens, 48),
         "encoded": (2, tokens, 48),
-        "pre_logits": (*head, 96 if spec.pooling == "distilled" else spec.representation_dim or 48),
+        "pre_logits": (*head, spec.representation_dim or 48 * POOLINGS[spec.pooling].width),
         "logits": (*head, 3),
     }
     for i in range(spec.depth):

@@ -76,11 +76,11 @@ def test_gelu_and_epsilon_come_from_the_file_unless_overridden(fixtures, variant
     variant(3, 96)
     file = fixtures / "hf_classifier.safetensors"
     model = create_model(TEST, weights=file)
-    assert (model.spec.gelu, model.spec.layer_norm_eps) == ("erf", 1e-12)
+    assert (model.spec.activation, model.spec.layer_norm_eps) == ("erf", 1e-12)
     expected = np.load(fixtures / "hf_classifier.io.npz")
     assert_near(model, expected)
-    model = create_model(TEST, weights=file, gelu="tanh", dropout=0.1)
-    assert (model.spec.gelu, model.spec.dropout) == ("tanh", 0.1)
+    model = create_model(TEST, weights=file, activation="tanh", dropout=0.1)
+    assert (model.spec.activation, model.spec.dropout) == ("tanh", 0.1)
     moved = np.abs(np.asarray(model(expected["images"])) - expected["logits"]).max()
     assert moved > 2e-5  # the wrong GELU is seen
 
@@ -90,9 +90,9 @@ def test_what_a_file_alone_does_not_state_comes_from_the_caller(fixtures, tmp_pa
     alone.write_bytes((fixtures / "timm_token.safetensors").read_bytes())
     variant(4, 90)
     expected = np.load(fixtures / "timm_token.io.npz")
-    assert_near(model_from_weights(alone, num_heads=3, gelu="erf"), expected)
+    assert_near(model_from_weights(alone, num_heads=3, activation="erf"), expected)
     assert_near(create_model(TEST, weights=alone, num_heads=3, mlp_dim=96), expected)
-    own = {"num_heads": 4, "gelu": "tanh", "layer_norm_eps": 1e-5}
+    own = {"num_heads": 4, "activation": "tanh", "layer_norm_eps": 1e-5}
     spec = model_from_weights(alone, **own).spec
     assert own.items() <= dataclasses.asdict(spec).items()
     assert create_model(TEST, weights=alone, mlp_dim=96).spec.num_heads == 4

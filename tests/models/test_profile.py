@@ -22,6 +22,10 @@ CASES = {
     "none": (replace(SMALL, pooling="none"), (48, 48)),
     "bands": (replace(SMALL, in_channels=5), (48, 48)),
     "distilled": (replace(SMALL, pooling="distilled"), (32, 32)),
+    "dinov2": (
+        replace(SMALL, registers=4, layer_scale=0.1, mlp_kind="gated", pooling="token_mean"),
+        (32, 48),
+    ),
     "relative": (replace(SMALL, position_embedding="relative"), (32, 32)),
     "hybrid": (replace(SMALL, patch_size=4, depth=1, stem=STEM), (40, 56)),
     "bit": (keras_vit.ResNetSpec((1, 2, 1, 1)), (70, 96)),

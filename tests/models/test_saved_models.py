@@ -90,7 +90,8 @@ def assert_same_training(model, again):
 
 SAVED = {
     **{kind: replace(VIT, position_embedding=kind) for kind in POSITION_EMBEDDINGS},
-    "distilled": replace(VIT, pooling="distilled", gelu="erf", dropout=0.1, drop_path=0.1),
+    "distilled": replace(VIT, pooling="distilled", activation="erf", dropout=0.1, drop_path=0.1),
+    "dinov2": replace(VIT, registers=4, layer_scale=0.1, mlp_kind="gated", pooling="token_mean"),
     "hybrid with map": HYBRID,
     "bit": BIT,
 }

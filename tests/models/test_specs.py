@@ -26,7 +26,7 @@ REFUSED_BY_VIT = [
     ({"patch_size": 16.5}, "patch_size must be a positive integer"),
     ({"patch_size": np.bool_(True)}, "patch_size must be a positive integer"),
     ({"pooling": "mean"}, f"pooling must be one of {', '.join(POOLINGS)}. Received: .*'mean'"),
-    ({"gelu": "relu"}, "gelu must be one of tanh, erf"),
+    ({"activation": "relu"}, "activation must be one of tanh, erf"),
     (
         {"position_embedding": "1d"},
         f"must be one of {', '.join(POSITION_EMBEDDINGS)}. Received: .*'1d'",

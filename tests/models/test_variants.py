@@ -15,10 +15,11 @@ from keras_vit.models.pretrained import model_class
 from keras_vit.specs import VARIANTS, find_variant
 from keras_vit.weights import parameter_count
 
-# At 224 pixels and 1000 classes; google-research/vision_transformer `models_test.py`, and timm's
-# `resnetv2_*_bit` for BiT. Pico by hand: 3,072 + 64 (patches) + 64 (class token) + 64 * 3137
-# (positions) + 4 * 33,472 (blocks) + 128 (norm) + 65,000 (head); in its hybrid 64 * (147 + 2) of
-# the stem and 64 * 65 replace the patches' weights. The page has all but four of these counts.
+# At 224 pixels and 1000 classes; google-research/vision_transformer `models_test.py`, timm's
+# `resnetv2_*_bit` for BiT, transformers' DINOv2 without its mask token. Pico by hand: 3,072 + 64
+# (patches) + 64 (class token) + 64 * 3137 (positions) + 4 * 33,472 (blocks) + 128 (norm) + 65,000
+# (head); in its hybrid 64 * (147 + 2) of the stem and 64 * 65 replace the patches' weights. The
+# page has all but four of these counts.
 PAGE = (Path(__file__).parents[2] / "docs/models.md").read_text()
 COUNTS = re.findall(r"\| (\S+)(?: \(for tiny images\))? \| ([\d,]+)(?= \|)", PAGE)
 PARAMETERS = {name: int(count.replace(",", "")) for name, count in COUNTS} | {
@@ -47,7 +48,8 @@ def hybrid(pooling, positions="learned"):
     "spec",
     [
         *itertools.starmap(hybrid, itertools.product(("token", "gap"), POSITION_EMBEDDINGS)),
-        *map(hybrid, ("map", "distilled", "none")),
+        *map(hybrid, ("map", "distilled", "none", "token_mean")),
+        keras_vit.ViTSpec(8, 48, 2, 3, 112, registers=4, layer_scale=0.1, mlp_kind="gated"),
         ResNetSpec((2, 1, 1, 1), width=2),
     ],
 )
@@ -63,6 +65,8 @@ SPELLINGS = {
     "R50+ViT-L_32": ("R50+L/32", "R50_L_32", "R50_ViT_L32"),
     "R+ViT-Ti_16": ("R_Ti_16",),
     "R26+ViT-S_32": ("R26+ViT-S/32",),
+    "DINOv2-S_14": ("dinov2-s14", "DINOv2_S14"),
+    "DINOv2-G_14-reg4": ("dinov2-g14-reg4",),
     "BiT-R50x1": ("bit_r50x1",),
     "BiT-R152x4": ("R152x4",),
 }
@@ -78,7 +82,7 @@ def test_spellings(name):
 def test_constructors_are_the_table():
     assert keras_vit.list_models() == list(VARIANTS)
     assert VARIANTS.keys() == PARAMETERS.keys()
-    constructors = {n for n in models.__all__ if re.match(r"(R\d*_)?ViT_|BiT_", n)}
+    constructors = {n for n in models.__all__ if re.match(r"(R\d*_)?ViT_|BiT_|DINOv2_", n)}
     assert len(constructors) == len(VARIANTS)
     for name in constructors:
         assert getattr(keras_vit, name).__name__ == name

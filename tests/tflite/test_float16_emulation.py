@@ -14,7 +14,7 @@ from keras_vit.tflite.float16_emulation import emulate
 SPECS = {
     "token": keras_vit.ViTSpec(8, 32, 2, 2, 48),
     "map": keras_vit.ViTSpec(8, 32, 2, 2, 48, pooling="map"),
-    "gap": keras_vit.ViTSpec(8, 32, 2, 2, 48, pooling="gap", gelu="erf"),
+    "gap": keras_vit.ViTSpec(8, 32, 2, 2, 48, pooling="gap", activation="erf"),
     "relative": keras_vit.ViTSpec(8, 32, 2, 2, 48, position_embedding="relative"),
     "bit": keras_vit.ResNetSpec((1, 1, 1, 1)),
 }

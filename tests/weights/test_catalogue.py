@@ -153,7 +153,9 @@ def test_every_published_variant_has_one_default_in_each_directory():
     assert len(defaults) == len(set(defaults))
     assert set(defaults) == {(entry.model, entry.directory) for entry in PUBLISHED}
     unpublished = set(VARIANTS) - {entry.model for entry in PUBLISHED}
-    assert unpublished <= {"ViT-Pico_4", "R+ViT-Pico_4", "BiT-R8x1"}
+    # DINOv2's are folders of the hub.
+    own = {name for name in unpublished if not name.startswith("DINOv2")}
+    assert own == {"ViT-Pico_4", "R+ViT-Pico_4", "BiT-R8x1"}
 
 
 def test_preprocessing_is_that_of_the_published_evaluation():

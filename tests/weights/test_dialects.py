@@ -12,7 +12,10 @@ from safetensors.numpy import load_file, save_file
 import keras_vit
 from keras_vit.specs import VARIANTS
 from keras_vit.weights import open_checkpoint, weight_names
-from keras_vit.weights.dialects import TABLES, find_layout, foreign_place
+from keras_vit.weights.dialects import find_layout
+from keras_vit.weights.families import FAMILIES
+from keras_vit.weights.places import place_of
+from keras_vit.weights.tensors import METADATA
 
 TOLERANCE = {"logits": 2e-5, "encoded": 5e-5, "pre_logits": 2e-5}
 
@@ -20,6 +23,9 @@ TOLERANCE = {"logits": 2e-5, "encoded": 5e-5, "pre_logits": 2e-5}
 def assert_near(model, expected):
     actual = np.asarray(model(expected["images"], training=False))
     np.testing.assert_allclose(actual, expected["logits"], atol=2e-5, rtol=0)
+
+
+REGISTERS, PREFIX = "transformers DINOv2 with registers", "prefix dinov2_with_registers."
 
 
 # The file, the expected outputs, arguments of model_from_weights, the layout.
@@ -33,8 +39,17 @@ def assert_near(model, expected):
         ("vit_token", "vit_token_unpooled", {"pooling": "none"}, "npz, official"),
         ("hybrid_stem", "hybrid_stem", {}, "npz, official"),
         ("hybrid_stem_linen", "hybrid_stem", {}, "npz, official (Linen names)"),
-        ("hf_classifier", "hf_classifier", {}, "safetensors, transformers (prefix vit.)"),
-        ("hf_base", "hf_base", {}, "safetensors, transformers"),
+        ("hf_classifier", "hf_classifier", {}, "safetensors, transformers ViT (prefix vit.)"),
+        ("hf_base", "hf_base", {}, "safetensors, transformers ViT"),
+        ("hf_dinov2", "hf_dinov2", {}, "safetensors, transformers DINOv2"),
+        ("hf_dinov2_registers", "hf_dinov2_registers", {}, f"safetensors, {REGISTERS}"),
+        ("hf_dinov2_gated", "hf_dinov2_gated", {}, f"safetensors, {REGISTERS} ({PREFIX})"),
+        (
+            "hf_dinov2_gated",
+            "hf_dinov2_gated_4to5x6",
+            {"image_size": (40, 48)},
+            f"safetensors, {REGISTERS} ({PREFIX})",
+        ),
         ("timm_token", "timm_token", {}, "safetensors, timm"),
         ("timm_map", "timm_map", {}, "safetensors, timm"),
         ("timm_distilled", "timm_distilled", {}, "safetensors, timm"),
@@ -44,9 +59,12 @@ def test_a_model_from_a_file_equals_the_reference(file, outputs, arguments, dial
     path = fixtures / (file + (".weights.npz" if "npz" in dialect else ".safetensors"))
     with open_checkpoint(path) as checkpoint:
         assert checkpoint.dialect == dialect
-        assert checkpoint.layout.unknown == checkpoint.layout.ignored == ()
+        assert checkpoint.layout.unknown == ()
+        assert all("mask_token" in key for key in checkpoint.layout.ignored)
     model = keras_vit.model_from_weights(path, **arguments)
     expected = dict(np.load(fixtures / f"{outputs}.io.npz"))
+    if "pooled" in expected:
+        expected["pre_logits"] = expected["pooled"]
     compared = sorted(expected.keys() & TOLERANCE.keys())
     actual = model.intermediates(*compared)(expected["images"])
     assert compared
@@ -113,7 +131,7 @@ SLOTS, FLOAT64 = "big_vision's positions", lambda a: {k: v.astype(float) for k, 
 VARIATIONS = {
     **{p: ("vit_token", prefixed(p), f"official (prefix {p})", *keys) for p, keys in NPZ.items()},
     **{p: ("timm_token", prefixed(p, head), f"timm (prefix {p})") for p, head in TIMM.items()},
-    "model.": ("hf_classifier", prefixed("model."), "transformers (prefix model.vit.)"),
+    "model.": ("hf_classifier", prefixed("model."), "transformers ViT (prefix model.vit.)"),
     "scanned": ("vit_token_linen", scanned, "scanned layers"),
     "scanned params/": (
         "vit_token_linen",
@@ -254,16 +272,36 @@ def test_names_that_are_not_those_of_one_model_are_refused(keys, message, tmp_pa
         keras_vit.model_from_weights(tmp_path / "file.npz")
 
 
-@pytest.mark.parametrize("family", TABLES)
-def test_tables_map_each_official_key_to_one_place_and_back(family, tmp_path):
-    name = {
-        "timm": "R50+ViT-B_16", "timm-stem": "R+ViT-Ti_16", "timm-bit": "BiT-R50x1",
-        "transformers": "ViT-B_16", "transformers-5": "ViT-B_16",
-    }[family]  # fmt: skip
-    names = weight_names(VARIANTS[name], 1000, 224)
-    places = {n.key: foreign_place(family, n.key) for n in names}
+SMALL = VARIANTS["ViT-Pico_4"]
+GATED = dataclasses.replace(SMALL, mlp_kind="gated", layer_scale=1.0, activation="silu")
+DINO = dataclasses.replace(SMALL, layer_scale=1.0, pooling="token_mean")
+# A family and a model that it can store. The second spelling of a family's files, if any.
+STORED = {
+    "timm": ("timm", SMALL),
+    "timm's stem": ("timm", VARIANTS["R+ViT-Ti_16"]),
+    "timm's ResNet": ("timm", VARIANTS["R50+ViT-B_16"]),
+    "timm's gates": ("timm", GATED),
+    "timm's registers": ("timm", dataclasses.replace(SMALL, registers=4)),
+    "timm BiT": ("timm BiT", VARIANTS["BiT-R50x1"]),
+    "transformers": ("transformers ViT", SMALL),
+    "DINOv2": ("transformers DINOv2", DINO),
+    "DINOv2's gates": ("transformers DINOv2", dataclasses.replace(GATED, pooling="token_mean")),
+    "DINOv2's registers": (
+        "transformers DINOv2 with registers",
+        dataclasses.replace(DINO, registers=4),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STORED)
+def test_tables_map_each_official_key_to_one_place_and_back(case, tmp_path):
+    name, spec = STORED[case]
+    [family] = [family for family in FAMILIES if family.name == name]
+    names = weight_names(spec, 1000, 224)
+    templates = {**family.places, **family.places_of_spec(spec)}
+    places = {n.key: place_of(templates, n.key) for n in names}
     shapes = {places[n.key].key: places[n.key].stored_shape(n.shape) for n in names}
-    layout = find_layout(shapes, tmp_path)
+    layout = find_layout(shapes, tmp_path, {METADATA: {}})
     assert layout.places == places
     assert layout.unknown == ()
     for n in names:
@@ -277,7 +315,8 @@ def test_gelu_epsilon_heads_and_preprocessing_come_from_the_config(hub_folder):
     preprocessor |= {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
     (folder / "preprocessor_config.json").write_text(json.dumps(preprocessor))
     model = keras_vit.model_from_weights(folder)
-    assert (model.spec.gelu, model.spec.layer_norm_eps, model.spec.num_heads) == ("tanh", 1e-5, 3)
+    spec = model.spec
+    assert (spec.activation, spec.layer_norm_eps, spec.num_heads) == ("tanh", 1e-5, 3)
     assert model.preprocessing.interpolation == "bicubic"
     assert model.preprocessing.mean == pytest.approx((123.675, 116.28, 103.53))
 

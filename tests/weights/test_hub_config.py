@@ -8,11 +8,8 @@ from PIL import Image
 
 from keras_vit import Preprocessing, UsageError
 from keras_vit.data import preprocess
-from keras_vit.weights.hub_config import (
-    stated_numerics,
-    timm_preprocessing,
-    transformers_preprocessing,
-)
+from keras_vit.weights.hub_config import stated_numerics
+from keras_vit.weights.hub_preprocessing import timm_preprocessing, transformers_preprocessing
 
 HALF = [0.5, 0.5, 0.5]
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
@@ -89,6 +86,8 @@ def test_unsupported_timm_preprocessing_is_refused_in_one_line(change, message):
 
 
 SIZES = {"hidden_dim": 48, "depth": 2, "mlp_dim": 96, "patch_size": 8, "in_channels": 3}
+SIZES |= {"registers": 0, "mlp_kind": "plain"}
+GATED = {"mlp_dim": 128, "mlp_kind": "gated"}
 
 
 @pytest.mark.parametrize(
@@ -109,9 +108,12 @@ SIZES = {"hidden_dim": 48, "depth": 2, "mlp_dim": 96, "patch_size": 8, "in_chann
         # The keys of a model that pools in another way are the same.
         ({"global_pool": "avg"}, "it has a class token and the pooling 'avg'"),
         ({"model_args": {"global_pool": "avg"}}, "it has a class token and the pooling 'avg'"),
-        ({"hidden_act": "relu"}, "its activation is 'relu'; only GELU is supported"),
-        ({"hidden_act": ["gelu"]}, "its activation is .*; only GELU is supported"),
-        ({"hidden_act": 3}, "its activation is 3; only GELU is supported"),
+        ({"num_register_tokens": 4}, "num_register_tokens=4, .* whose registers is 0"),
+        ({"model_args": {"reg_tokens": 4}}, "reg_tokens=4, .* whose registers is 0"),
+        ({"use_swiglu_ffn": True}, "use_swiglu_ffn=True, .* whose mlp_kind is plain"),
+        ({"hidden_act": "relu"}, "its activation is 'relu'; supported are gelu, "),
+        ({"hidden_act": ["gelu"]}, "its activation is .*; supported are gelu"),
+        ({"hidden_act": 3}, "its activation is 3; supported are gelu"),
     ],
 )
 def test_a_config_that_contradicts_the_weights_or_the_library_is_refused(config, message):
@@ -128,6 +130,9 @@ def test_a_config_that_contradicts_the_weights_or_the_library_is_refused(config,
         ({"pretrained_cfg": {"input_size": None}}, {}),
         ({"model_args": {"patch_size": [8, 8], "in_chans": 3}}, {}),
         ({"model_args": {"mlp_ratio": 2.01}}, {}),
+        # A gated MLP has two thirds of the width, or timm counts its two layers.
+        ({"mlp_ratio": 4, "use_swiglu_ffn": True}, GATED),
+        ({"model_args": {"mlp_ratio": 5.34}}, GATED),
         # A ratio of an unknown width, and timm's default of three channels.
         ({"model_args": {"mlp_ratio": 3}}, {"hidden_dim": None}),
         ({"pretrained_cfg": {"input_size": [3, 28, 28]}}, {"in_channels": 1}),
@@ -135,7 +140,8 @@ def test_a_config_that_contradicts_the_weights_or_the_library_is_refused(config,
 )
 def test_sizes_may_be_written_in_other_ways(config, changes):
     sizes = {name: size for name, size in (SIZES | changes).items() if size}
-    assert stated_numerics(config, sizes, class_token=True) == {}
+    gated = {"activation": "silu"} if "use_swiglu_ffn" in config else {}
+    assert stated_numerics(config, sizes, class_token=True) == gated
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_a_constructor_takes_the_channels_of_the_file(tmp_path):
 
 
 def test_a_grey_file_of_timm_is_read_though_its_config_describes_rgb(tmp_path):
-    grey = make("vit", gelu="erf", in_channels=1)
+    grey = make("vit", activation="erf", in_channels=1, resampling="bicubic")
     keras_vit.save_weights(grey, tmp_path / "model.safetensors")
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["model_args"]["in_chans"] == 1

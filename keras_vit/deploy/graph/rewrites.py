@@ -69,13 +69,17 @@ def resolve_parameters(spec: Spec, p: Parameters, grid: tuple[int, int]) -> None
         factors = _wide(p.pop(scale))
         for part in ("kernel", "bias"):
             p[f"{dense}/{part}"] = _narrow(_wide(p[f"{dense}/{part}"]) * factors)
-    kind, tokens = POSITION_EMBEDDINGS[spec.position_embedding], Tokens(grid, spec.prefix_tokens)
+    kind, tokens = (
+        POSITION_EMBEDDINGS[spec.position_embedding],
+        Tokens(grid, spec.prefix_tokens, spec.registers),
+    )
     encoder = "patch_encoder"
     if kind.table is not None:
         weights = {weight.name: p.pop(f"{encoder}/{weight.name}") for weight in kind.weights}
         table = np.asarray(kind.table(weights, tokens, spec.hidden_dim, np), np.float32)
-        if kind.prefix_slots and tokens.prefix:
-            first, table = table[:, : tokens.prefix], table[:, tokens.prefix :]
+        prefix = tokens.prefix_positions
+        if kind.prefix_slots and prefix:
+            first, table = table[:, :prefix], table[:, prefix:]
             p[f"{encoder}/class_position"] = first
         p[f"{encoder}/positions"] = table
     if kind.bias is not None:

@@ -16,6 +16,13 @@ from keras_vit.deploy.graph.wiring import PROBED
 from keras_vit.encoder.block import attention
 from keras_vit.encoder.ops import Ops
 
+ACTIVATIONS = {
+    "tanh": lambda x: tf.nn.gelu(x, approximate=True),
+    "erf": tf.nn.gelu,
+    "quick": lambda x: x * tf.sigmoid(1.702 * x),
+    "silu": lambda x: x * tf.sigmoid(x),
+}
+
 
 class TensorFlowOps(Ops):
     """Runs parts with rewritten weights; what a rewrite has removed is left out.
@@ -137,13 +144,13 @@ class TensorFlowOps(Ops):
         return x * turned + tf.concat([x[..., half:], x[..., :half]], axis=-1) * exchanged
 
     def activation(self, name, x):
-        return tf.nn.gelu(x, approximate=name == "tanh")
+        return ACTIVATIONS[name](x)
 
     def add(self, name, x, y):
         return tf.add(x, y, name=name)
 
-    def concat(self, parts):
-        return tf.concat(parts, axis=1)
+    def concat(self, parts, axis=1):
+        return tf.concat(parts, axis=axis)
 
     def first(self, x, count):
         return x if x.shape[1] == count else x[:, :count]

@@ -174,7 +174,7 @@ class _Recorder(Ops):
 
     def tokens(self, x):
         tokens = _Value(frozenset({f"{self.path}class_token"}))
-        return tokens if self.spec.prefix_tokens else None
+        return tokens if self.spec.prefix_tokens > self.spec.registers else None
 
     def positions(self, x):
         names = (f"{self.path}class_position", f"{self.path}positions")
@@ -206,7 +206,7 @@ class _Recorder(Ops):
         self._block(y)
         return _Value(x.writers | y.writers)
 
-    def concat(self, parts):
+    def concat(self, parts, axis=1):
         x, *others = parts
         if x.norm and all(other.norm == x.norm for other in others):
             counts = {part.tokens for part in parts}
@@ -215,6 +215,9 @@ class _Recorder(Ops):
 
     def first(self, x, count):
         return dataclasses.replace(x, tokens=count)
+
+    def rest(self, x, count):
+        return dataclasses.replace(x, tokens=None)
 
     def heads(self, x):
         self.use(x)  # a norm of each head is no norm of all channels

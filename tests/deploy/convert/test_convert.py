@@ -24,8 +24,13 @@ variant = functools.partial(dataclasses.replace, SPEC)
 STEM = keras_vit.ResNetStem((1,), width=0.5)
 ARCHITECTURES = {
     "hybrid": variant(patch_size=2, stem=STEM, pooling="gap", representation_dim=32),
-    "map": variant(pooling="map", position_embedding="learned2d", gelu="erf"),
+    "map": variant(pooling="map", position_embedding="learned2d", activation="erf"),
     "distilled": variant(pooling="distilled"),
+    "dinov2": variant(
+        **{"registers": 4, "layer_scale": 0.1, "mlp_kind": "gated", "activation": "silu"},
+        pooling="token_mean",
+    ),
+    "quick": variant(activation="quick"),
     "none": variant(pooling="none", position_embedding="relative"),
     "bit": keras_vit.ResNetSpec((1, 1, 1, 1)),
 }

@@ -34,6 +34,8 @@ FILES = [
     "timm_layer_scale.safetensors",
     "hf_classifier.safetensors",
     "hf_base.safetensors",
+    "hf_dinov2_registers.safetensors",
+    "hf_dinov2_gated.safetensors",
     "hybrid_stem.weights.npz",
 ]
 
@@ -42,7 +44,8 @@ class NumPyOps(Ops):
     """The operations in NumPy and float64, with the weights of the Keras model."""
 
     def __init__(self, spec, weights, grid):
-        self.spec, self.tokens_of_grid = spec, Tokens(grid, spec.prefix_tokens)
+        self.spec = spec
+        self.tokens_of_grid = Tokens(grid, spec.prefix_tokens, spec.registers)
         self.weights = {name: array.astype(float) for name, array in weights.items()}
 
     def dense(self, name, x):
@@ -69,7 +72,7 @@ class NumPyOps(Ops):
         kind = POSITION_EMBEDDINGS[self.spec.position_embedding]
         weights = {weight.name: self.weights[self.path + weight.name] for weight in kind.weights}
         table = kind.table(weights, self.tokens_of_grid, self.spec.hidden_dim, np)
-        prefix = self.tokens_of_grid.prefix if kind.prefix_slots else 0
+        prefix = self.tokens_of_grid.prefix_positions if kind.prefix_slots else 0
         return table[:, :prefix] if prefix else None, table[:, prefix:]
 
     def attend(self, query, key, value):
@@ -88,9 +91,13 @@ class NumPyOps(Ops):
         return x.reshape(*x.shape[:2], self.spec.num_heads, -1)
 
     def activation(self, name, x):
-        if name == "erf":
-            return x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
-        return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
+        gates = {
+            "tanh": lambda x: 1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)),
+            "erf": lambda x: 1 + np.vectorize(math.erf)(x / math.sqrt(2)),
+            "quick": lambda x: 1 + np.tanh(0.851 * x),  # twice the sigmoid of 1.702 x
+            "silu": lambda x: 1 + np.tanh(x / 2),
+        }
+        return x * gates[name](x) / 2
 
     def tanh(self, x):
         return np.tanh(x)
@@ -98,8 +105,8 @@ class NumPyOps(Ops):
     def add(self, name, x, y):
         return x + y
 
-    def concat(self, parts):
-        return np.concatenate(parts, axis=1)
+    def concat(self, parts, axis=1):
+        return np.concatenate(parts, axis=axis)
 
     def first(self, x, count):
         return x[:, :count]

@@ -130,8 +130,12 @@ def test_rewritten_equals_keras_for_every_pooling_and_position(build, eager, for
     for kind, positions in POSITION_EMBEDDINGS.items():
         if pooling == "distilled" and positions.bias:
             continue  # refused by ViTSpec
-        gelu = "erf" if representation else "tanh"
-        options = {"pooling": pooling, "representation_dim": representation, "gelu": gelu}
+        activation = "erf" if representation else "tanh"
+        options = {
+            "pooling": pooling,
+            "representation_dim": representation,
+            "activation": activation,
+        }
         assert_equals_keras(build(variant(depth=1, position_embedding=kind, **options)))
 
 

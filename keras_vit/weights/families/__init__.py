@@ -1,0 +1,20 @@
+"""The families of files of weights: one record for each, read and written."""
+
+from keras_vit.weights.families.dinov2 import DINOV2, DINOV2_WITH_REGISTERS
+from keras_vit.weights.families.family import Family, FileLayout
+from keras_vit.weights.families.official import BIT, OFFICIAL
+from keras_vit.weights.families.timm import TIMM, TIMM_BIT
+from keras_vit.weights.families.transformers import VIT
+
+__all__ = ["FAMILIES", "Family", "FileLayout"]
+
+# In the order in which files are compared with them, and models that are to be written.
+FAMILIES: tuple[Family, ...] = (
+    OFFICIAL,
+    BIT,
+    TIMM,
+    TIMM_BIT,
+    DINOV2_WITH_REGISTERS,
+    DINOV2,
+    VIT,
+)

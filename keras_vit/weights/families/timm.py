@@ -1,0 +1,234 @@
+"""timm's ViTs, hybrids and BiTs.
+
+Sources: timm `models/vision_transformer.py`, `deit.py` and `resnetv2.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from keras_vit.specs import VARIANTS, ResNetStem, ViTSpec
+from keras_vit.weights.families.family import (
+    ANY,
+    NOT_WEIGHTS,
+    Family,
+    Only,
+    Places,
+    ShapeOf,
+    places_of,
+)
+from keras_vit.weights.hub_config import model_args
+from keras_vit.weights.hub_preprocessing import timm_config
+from keras_vit.weights.places import Place
+from keras_vit.weights.tensors import METADATA
+
+_ENCODER = """
+patch_encoder/class_token          cls_token          same
+patch_encoder/distillation_token   dist_token         same
+patch_encoder/register_tokens      reg_token          same
+patch_encoder/positions            pos_embed          same
+patch_encoder/projection           patch_embed.proj   conv
+encoder_norm                       norm               flat
+pooling/probe                      attn_pool.latent   same
+pooling/attention/query            attn_pool.q        in
+pooling/attention/key              attn_pool.kv       in     0/2
+pooling/attention/value            attn_pool.kv       in     1/2
+pooling/attention/out              attn_pool.proj     out
+pooling/norm                       attn_pool.norm     flat
+pooling/mlp/dense_0                attn_pool.mlp.fc1  in
+pooling/mlp/dense_1                attn_pool.mlp.fc2  in
+head                               head               in
+head/distillation_kernel           head_dist.weight   in
+head/distillation_bias             head_dist.bias     flat
+"""
+_BLOCK = """
+norm_attention     norm1      flat
+attention/query    attn.qkv   in    0/3
+attention/key      attn.qkv   in    1/3
+attention/value    attn.qkv   in    2/3
+attention/out      attn.proj  out
+scale_attention    ls1.gamma  same
+norm_mlp           norm2      flat
+mlp/dense_0        mlp.fc1    in
+mlp/dense_1        mlp.fc2    in
+scale_mlp          ls2.gamma  same
+"""
+# A layer of both, with the gate first.
+_GATE = """
+mlp/gate       mlp.fc1    in    0/2
+mlp/dense_0    mlp.fc1    in    1/2
+"""
+_ROOT = """
+conv_root    conv    conv
+gn_root      norm    flat
+"""
+_UNIT = """
+conv1        conv1              conv
+gn1          norm1              flat
+conv2        conv2              conv
+gn2          norm2              flat
+conv3        conv3              conv
+gn3          norm3              flat
+conv_proj    downsample.conv    conv
+gn_proj      downsample.norm    flat
+"""
+_BIT = """
+conv_root     stem.conv   conv
+group_norm    norm        flat
+head          head.fc     conv
+"""
+_UNITS = "block{i}_unit{j}/"
+# timm can build a ViT of any size from any ViT's name and these arguments. For hybrids, the name
+# must have the right ResNet and patch size.
+_PLAIN, _DISTILLED = "vit_base_patch16_224", "deit_base_distilled_patch16_224"
+_GATED = "vit_giant_patch14_dinov2"
+_STEMS = {
+    (ResNetStem(), 8): "vit_tiny_r_s16_p8_224",
+    (ResNetStem((2, 2, 2, 2)), 1): "vit_base_r26_s32_224",
+    (ResNetStem((3, 4, 9)), 1): "vit_base_r50_s16_224",
+    (ResNetStem((3, 4, 6, 3)), 1): "vit_base_r50_s32_224",
+}
+_RESNETS = {
+    VARIANTS[f"BiT-R{size}"]: f"resnetv2_{size}_bit"
+    for size in ("50x1", "50x3", "101x1", "101x3", "152x4")
+}
+_POOLINGS = {"token": "token", "gap": "avg", "map": "map", "distilled": "token", "none": ""}
+_ACTIVATIONS = {"erf": "gelu", "tanh": "gelu_tanh", "quick": "quick_gelu", "silu": "silu"}
+
+
+def _files(model: Any) -> dict[str, dict[str, Any]]:
+    """config.json for `timm.create_model("local-dir:FOLDER")`; {} if timm has no such model."""
+    spec: ViTSpec = model.spec
+    plain = _DISTILLED if spec.distillation_token else _GATED if _is_gated(spec) else _PLAIN
+    architecture = _STEMS.get((spec.stem, spec.patch_size)) if spec.stem else plain
+    return _config(model, architecture, _arguments(model))
+
+
+def _arguments(model: Any) -> dict[str, Any]:
+    spec: ViTSpec = model.spec
+    arguments = {
+        "img_size": list(model.image_size),
+        "embed_dim": spec.hidden_dim,
+        "depth": spec.depth,
+        "num_heads": spec.num_heads,
+        # timm truncates hidden * ratio; adding 0.5 protects against rounding errors. Both halves of
+        # a gated MLP are one layer.
+        "mlp_ratio": ((1 + _is_gated(spec)) * spec.mlp_dim + 0.5) / spec.hidden_dim,
+        "class_token": spec.class_token,
+        "global_pool": _POOLINGS[spec.pooling],
+        "fc_norm": False,  # the norm precedes the pooling, as in the official code
+        "act_layer": _ACTIVATIONS[spec.activation],
+        "pos_embed": "learn" if spec.position_embedding == "learned" else "none",
+        "init_values": spec.layer_scale,
+    }
+    if spec.registers:
+        arguments |= {"reg_tokens": spec.registers, "no_embed_class": False}
+    # For hybrids, the name determines the patch size.
+    return arguments if spec.stem else arguments | {"patch_size": spec.patch_size}
+
+
+def _config(model: Any, architecture: str | None, arguments: dict[str, Any]) -> dict[str, Any]:
+    if architecture is None:
+        return {}
+    if model.spec.in_channels != 3:
+        arguments["in_chans"] = model.spec.in_channels
+    config = {
+        "architecture": architecture,
+        "num_classes": model.num_classes,
+        "model_args": arguments,
+        "pretrained_cfg": timm_config(model),
+    }
+    return {"config.json": config | ({"label_names": list(model.labels)} if model.labels else {})}
+
+
+def _refuses(model: Any) -> str | None:
+    spec: ViTSpec = model.spec
+    if spec.distillation_token and (spec.stem or spec.position_embedding != "learned"):
+        return "timm's distilled ViT has learned positions and no ResNet"
+    if _is_gated(spec) and (spec.stem or spec.distillation_token):
+        return "timm's ViT with gated MLPs has no ResNet and no distillation token"
+    return None
+
+
+def _is_gated(spec: ViTSpec) -> bool:
+    return spec.mlp_kind == "gated"
+
+
+def _other_places(shape_of: ShapeOf, config: Mapping[str, Any]) -> Places:
+    root = _ROOT_ALONE if shape_of("patch_embed.backbone.conv.weight") else {}
+    outputs, inputs = (shape_of(f"blocks.0.mlp.fc{i}.weight") for i in (1, 2))
+    gate = _PACKED if outputs and inputs and outputs[0] == 2 * inputs[-1] else {}
+    _, registers, *_ = (*(shape_of("reg_token") or ()), 0, 0)
+    if _only_patches_have_positions(shape_of, config):
+        positions = {_TABLE: Place("pos_embed", "grid")} if shape_of("cls_token") else {}
+    else:
+        positions = _register_positions(bool(shape_of("cls_token")), registers)
+    return {**root, **gate, **positions}
+
+
+def _only_patches_have_positions(shape_of: ShapeOf, config: Mapping[str, Any]) -> bool:
+    stated = model_args(config).get("no_embed_class", False if METADATA in config else None)
+    if stated is not None or shape_of("dist_token"):
+        return stated is True
+    # As big_vision decides it: the number of positions is a square. All published files with
+    # registers are of this kind.
+    table = shape_of("pos_embed") or ()
+    is_square = len(table) == 3 and math.isqrt(table[1]) ** 2 == table[1]
+    return is_square or shape_of("reg_token") is not None
+
+
+def _places_of_spec(spec: ViTSpec) -> Places:
+    root = _ROOT_ALONE if spec.stem and not spec.stem.stages else {}
+    gate = _PACKED if _is_gated(spec) else {}
+    return {**root, **gate, **_register_positions(spec.class_token, spec.registers)}
+
+
+def _register_positions(class_token: bool, registers: int) -> Places:
+    # timm's registers have positions, unless the class token has none either.
+    return {_TABLE: Place("pos_embed", zeros=(int(class_token), registers))} if registers else {}
+
+
+_ROOT_ALONE = places_of((_ROOT, "", "patch_embed.backbone."))
+_PACKED = places_of((_GATE, "encoderblock_{i}/", "blocks.{i}."))
+_TABLE = "Transformer/posembed_input/pos_embedding"
+TIMM = Family(
+    "timm",
+    "timm",
+    r"()patch_embed\.(?:proj|backbone\.(?:stem\.)?conv)\.weight",
+    places=places_of(
+        (_ENCODER, "", ""),
+        (_BLOCK, "encoderblock_{i}/", "blocks.{i}."),
+        (_ROOT, "", "patch_embed.backbone.stem."),
+        (_UNIT, _UNITS, "patch_embed.backbone.stages.{i0}.blocks.{j0}."),
+    ),
+    other_places=_other_places,
+    places_of_spec=_places_of_spec,
+    not_weights=NOT_WEIGHTS,
+    numerics={"activation": "erf", "layer_norm_eps": 1e-6},
+    resampling="bicubic",
+    only={
+        "pooling": Only(f"pooling {', '.join(_POOLINGS)}", _POOLINGS.__contains__),
+        "position_embedding": Only("learned positions or none", ("learned", "none").__contains__),
+        "layer_norm_eps": Only(
+            "a LayerNorm epsilon of 1e-6, so its outputs would differ", lambda eps: eps <= 1e-6
+        ),
+        "mlp_kind": Only("plain or gated MLPs", ("plain", "gated").__contains__),
+        **dict.fromkeys(("stem", "layer_scale", "registers"), ANY),
+    },
+    refuses=_refuses,
+    files=_files,
+)
+TIMM_BIT = Family(
+    "timm BiT",
+    "timm",
+    r"()stem\.conv\.weight",
+    bit=True,
+    places=places_of((_BIT, "", ""), (_UNIT, _UNITS, "stages.{i0}.blocks.{j0}."), bit=True),
+    not_weights=NOT_WEIGHTS,
+    files=lambda model: _config(
+        model, _RESNETS.get(dataclasses.replace(model.spec, in_channels=3)), {}
+    ),
+)
