@@ -34,6 +34,8 @@ CASES = (
     ("timm_token.safetensors", "timm_token", {}),
     ("timm_map.safetensors", "timm_map", {}),
     ("timm_distilled.safetensors", "timm_distilled", {}),
+    ("timm_deit3.safetensors", "timm_deit3", {}),
+    ("timm_registers.safetensors", "timm_registers", {}),
     ("hf_classifier.safetensors", "hf_classifier", {}),
     ("hf_base.safetensors", "hf_base", {}),
     ("hf_dinov2.safetensors", "hf_dinov2", {}),

@@ -52,6 +52,8 @@ REGISTERS, PREFIX = "transformers DINOv2 with registers", "prefix dinov2_with_re
         ),
         ("timm_token", "timm_token", {}, "safetensors, timm"),
         ("timm_map", "timm_map", {}, "safetensors, timm"),
+        ("timm_deit3", "timm_deit3", {}, "safetensors, timm"),
+        ("timm_registers", "timm_registers", {}, "safetensors, timm"),
         ("timm_distilled", "timm_distilled", {}, "safetensors, timm"),
     ],
 )

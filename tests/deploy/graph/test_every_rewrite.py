@@ -31,7 +31,7 @@ FILES = [
     "timm_token.safetensors",
     "timm_map.safetensors",
     "timm_distilled.safetensors",
-    "timm_layer_scale.safetensors",
+    "timm_registers.safetensors",
     "hf_classifier.safetensors",
     "hf_base.safetensors",
     "hf_dinov2_registers.safetensors",
