@@ -36,6 +36,8 @@ CASES = (
     ("timm_distilled.safetensors", "timm_distilled", {}),
     ("timm_deit3.safetensors", "timm_deit3", {}),
     ("timm_registers.safetensors", "timm_registers", {}),
+    ("timm_sbb_reg4_gap.safetensors", "timm_sbb_reg4_gap", {}),
+    ("timm_qk_norm.safetensors", "timm_qk_norm", {}),
     ("hf_classifier.safetensors", "hf_classifier", {}),
     ("hf_base.safetensors", "hf_base", {}),
     ("hf_dinov2.safetensors", "hf_dinov2", {}),

@@ -214,6 +214,10 @@ class ViTSpec(_Fields):
             "none": no rotation.
         registers: number of learned tokens without positions between the class token and the
             patches (Darcet et al. 2024).
+        qk_norm: whether a LayerNorm of each head normalises queries and keys (ViT-22B, Dehghani et
+            al. 2023).
+        norm_after_pooling: whether the last LayerNorm follows the pooling instead of preceding it,
+            for pooling="gap" only (timm's `fc_norm`).
         resampling: how positions in a file of this model are resampled to another image size, as
             the code that belongs to its family does it; see `resample_positions`.
 
@@ -242,6 +246,8 @@ class ViTSpec(_Fields):
     mlp_kind: str = "plain"
     rotation: str = "none"
     registers: int = 0
+    qk_norm: bool = False
+    norm_after_pooling: bool = False
     resampling: Resampling = "bilinear"
 
     def __post_init__(self):
@@ -261,6 +267,11 @@ class ViTSpec(_Fields):
                 f"multiple of {multiple}. Received: hidden_dim={self.hidden_dim}."
             )
         self._check_tokens()
+        if self.norm_after_pooling and self.pooling != "gap":
+            raise UsageError(
+                "norm_after_pooling is for pooling='gap'. Received: "
+                f"pooling={self.pooling!r}; leave one of them out."
+            )
         if self.stem is not None and not isinstance(self.stem, ResNetStem):
             raise UsageError(
                 f"stem must be a ResNetStem or None. Received: stem={shown(self.stem)}."
@@ -364,6 +375,7 @@ _VIT_CHECKS = {
     "mlp_kind": functools.partial(choice, choices=MLPS),
     "rotation": functools.partial(choice, choices=ROTATIONS),
     "resampling": functools.partial(choice, choices=get_args(Resampling)),
+    **dict.fromkeys(["qk_norm", "norm_after_pooling"], lambda _, value: bool(value)),
     **dict.fromkeys(["dropout", "attention_dropout", "drop_path"], fraction),
     **dict.fromkeys(["layer_norm_eps", "layer_scale"], positive_number),
     "registers": lambda field, value: _count(field, value, _MOST_REGISTERS),

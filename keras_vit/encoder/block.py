@@ -36,17 +36,23 @@ def mlp_branch(ops: Ops, x):
 
 
 def self_attention(ops: Ops, queries, keys):
-    """The attention of a block; with a rotation, queries and keys turn by their positions."""
-    return attention(ops, queries, keys, ops.rotate if ops.spec.rotation != "none" else None)
+    """The attention of a block, whose queries and keys may be normalised and turned."""
+    return attention(ops, queries, keys, _prepared)
 
 
-def attention(ops: Ops, queries, keys, turn=None):
+def attention(ops: Ops, queries, keys, prepare=lambda ops, query, key: (query, key)):
     """Multi-head attention of `queries` over `keys`, which are also the input of the values."""
     query, key = ops.heads(ops.dense("query", queries)), ops.heads(ops.dense("key", keys))
-    if turn is not None:
-        query, key = turn(query), turn(key)
+    query, key = prepare(ops, query, key)
     value = ops.heads(ops.dense("value", keys))
     return ops.dense("out", ops.attend(query, key, value))
+
+
+def _prepared(ops: Ops, query, key):
+    """Queries and keys of each head, normalised, and turned by the angles of their positions."""
+    if ops.spec.qk_norm:
+        query, key = ops.norm("query_norm", query), ops.norm("key_norm", key)
+    return (query, key) if ops.spec.rotation == "none" else (ops.rotate(query), ops.rotate(key))
 
 
 def mlp(ops: Ops, x):
@@ -111,11 +117,11 @@ def all_block_rows() -> list[Row]:
 
 
 # The fields of the spec that a block reads besides its sizes, with the values of the paper's block.
-ATTENTION_OPTIONS = {"rotation": "none"}
+ATTENTION_OPTIONS = {"rotation": "none", "qk_norm": False}
 MLP_OPTIONS = {"mlp_kind": "plain"}
 BLOCK_OPTIONS = {"layer_scale": None, **ATTENTION_OPTIONS, **MLP_OPTIONS}
 # Options that a file of weights shows only by its rows, with the values that they are read as.
-SHOWN_BY_ROWS = {"layer_scale": 1e-5}
+SHOWN_BY_ROWS = {"layer_scale": 1e-5, "qk_norm": True}
 
 ATTENTION_ROWS = rows("""
 query/kernel    query/kernel    glorot    D H d
@@ -127,6 +133,17 @@ value/bias      value/bias      zeros     H d
 out/kernel      out/kernel      glorot    H d D
 out/bias        out/bias        zeros     D
 """)
+# LayerNorm of the queries and keys of each head (Henry et al. 2020, Dehghani et al. 2023). The keys
+# are those of Flax's attention.
+QK_NORM_ROWS = rows(
+    """
+query_ln/scale    query_norm/gamma    ones     d
+query_ln/bias     query_norm/beta     zeros    d
+key_ln/scale      key_norm/gamma      ones     d
+key_ln/bias       key_norm/beta       zeros    d
+""",
+    when="qk_norm",
+)
 _BLOCK_ROWS = [
     *rows("""
 LayerNorm_0/scale    norm_attention/gamma    ones     D
@@ -134,7 +151,7 @@ LayerNorm_0/bias     norm_attention/beta     zeros    D
 LayerNorm_2/scale    norm_mlp/gamma          ones     D
 LayerNorm_2/bias     norm_mlp/beta           zeros    D
 """),
-    *nested(ATTENTION_ROWS, "MultiHeadDotProductAttention_1/", "attention/"),
+    *nested([*ATTENTION_ROWS, *QK_NORM_ROWS], "MultiHeadDotProductAttention_1/", "attention/"),
 ]
 # LayerScale (Touvron et al. 2021, arXiv 2103.17239). No official file has it, so keras_vit defines
 # its keys.

@@ -22,9 +22,10 @@ def encode(ops: Ops, images, only: int | None = None):
     for i in range(depth):
         x = ops.part(f"encoderblock_{i}", transformer_block, x, only if i == depth - 1 else None)
         ops.tap(f"encoderblock_{i}", x)
-    x = ops.norm("encoder_norm", x)
+    x = x if ops.spec.norm_after_pooling else ops.norm("encoder_norm", x)
     pooling = POOLINGS[ops.spec.pooling].call
     x = ops.part("pooling", pooling, x) if pooling else x
+    x = ops.norm("encoder_norm", x) if ops.spec.norm_after_pooling else x
     if ops.spec.representation_dim:
         with ops.scope("pre_logits"):
             x = ops.tanh(ops.dense("pre_logits", x))

@@ -27,6 +27,11 @@ def check_maskable(spec: Spec | None, name: str, target: PatchTarget | None) -> 
             "masked patches need a ViT without a stem, because a stem sees the pixels of hidden "
             f"patches. Received: {name}."
         )
+    if spec.norm_after_pooling:
+        raise UsageError(
+            "masked patches need a ViT whose last norm precedes the pooling. "
+            "Received: norm_after_pooling=True."
+        )
     if target in ("colour", "colours") and spec.in_channels != 3:
         raise UsageError(
             "the colours of masked patches are those of RGB. "

@@ -114,7 +114,9 @@ def _attention(model: Any, pictures: np.ndarray, block: int) -> dict[str, Any]:
                 heads = attention.head_maps(scores, grid, registers)
         maps = attention.rollout(means, prefix, registers)
         maps = maps.reshape(-1, *grid)  # (n, patches) to (n, rows, columns)
-        encoded = attention.to_numpy(model.get_layer("encoder_norm")(output))[:, prefix:]
+        if not model.spec.norm_after_pooling:
+            output = model.get_layer("encoder_norm")(output)
+        encoded = attention.to_numpy(output)[:, prefix:]
         # (n, patches, hidden_dim) to (n, rows, columns, hidden_dim)
         parts.append((maps, heads, encoded.reshape(len(maps), *grid, -1)))
     maps, heads, features = (np.concatenate(each) for each in zip(*parts, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 from typing import Any
 
 from keras_vit._checks import choice, positive_integer
@@ -15,6 +16,8 @@ from keras_vit.layers.base import (
     ConfiguredLayer,
     add_position_weights,
     build_rows,
+    layer_norm,
+    named_build,
     position_weights,
 )
 from keras_vit.layers.keras_ops import KerasOps
@@ -42,10 +45,11 @@ class MultiHeadAttention(ConfiguredLayer):
             such as "learned", have no effect here.
         grid: rows and columns of patches; needed by kinds that act inside attention.
         class_token: whether a class token precedes the patches; used by these kinds too.
-        rotation: as in `ViTSpec`.
+        rotation, qk_norm: as in `ViTSpec`.
+        layer_norm_eps: added to the variance where queries and keys are normalised.
     """
 
-    options = ATTENTION_OPTIONS
+    options = MappingProxyType({**ATTENTION_OPTIONS, "layer_norm_eps": 1e-6})
 
     def __init__(
         self,
@@ -75,7 +79,12 @@ class MultiHeadAttention(ConfiguredLayer):
         width = input_shape[-1]
         if width % self.num_heads:
             raise ValueError(f"num_heads={self.num_heads} does not divide the width {width}.")
-        build_rows(self, ATTENTION_ROWS, D=width, H=self.num_heads, d=width // self.num_heads)
+        head_dim = width // self.num_heads
+        build_rows(self, ATTENTION_ROWS, D=width, H=self.num_heads, d=head_dim)
+        for name in ("query_norm", "key_norm") if self.qk_norm else ():
+            setattr(self, name, layer_norm(name, self.layer_norm_eps, self.dtype_policy))
+            heads = (None, None, self.num_heads, head_dim)  # (batch, tokens, heads, head_dim)
+            named_build(getattr(self, name), heads, self.trainable)
         if self._positions.bias is not None:
             tokens = Tokens(self.grid, int(self.class_token))
             weights = self._positions.attention_weights

@@ -43,7 +43,7 @@ class TransformerBlock(ConfiguredLayer):
         attention_dropout: rate on the attention scores.
         drop_path: probability that a branch is dropped for an example.
         position_embedding, grid, class_token: as in `MultiHeadAttention`.
-        layer_scale, mlp_kind, rotation: as in `ViTSpec`.
+        layer_scale, mlp_kind, rotation, qk_norm: as in `ViTSpec`.
     """
 
     options = BLOCK_OPTIONS
@@ -77,7 +77,7 @@ class TransformerBlock(ConfiguredLayer):
             class_token,
             dtype=policy,
             name="attention",
-            **self.chosen(ATTENTION_OPTIONS),
+            **self.chosen((*ATTENTION_OPTIONS, "layer_norm_eps")),
         )
         self.drop_attention = keras.layers.Dropout(dropout, dtype=policy)
         self.skip_attention = StochasticDepth(drop_path, dtype=policy)

@@ -295,6 +295,7 @@ def _fields_of_file(checkpoint: Checkpoint, spec: Spec, keeps_head: bool) -> dic
     return fields | {
         "activation": stored.activation,
         "layer_norm_eps": stored.layer_norm_eps,
+        "norm_after_pooling": stored.norm_after_pooling,
         "resampling": stored.resampling,
         # The pre-training representation is dropped with its head (paper, section 3.1.1).
         "representation_dim": stored.representation_dim if keeps_head else None,

@@ -89,8 +89,11 @@ class ViT(ImageModel):
             scores = AttentionScores(block, dtype=block.dtype_policy, name=name)
             return scores(block.input)
         if name == "pre_logits" and not self.spec.representation_dim:
-            name = "pooling" if POOLINGS[self.spec.pooling].call else "encoder_norm"
-        layers = {"embedded": "patch_encoder", "encoded": "encoder_norm"}
+            pooled = POOLINGS[self.spec.pooling].call and not self.spec.norm_after_pooling
+            name = "pooling" if pooled else "encoder_norm"
+        last = f"encoderblock_{self.spec.depth - 1}"
+        encoded = last if self.spec.norm_after_pooling else "encoder_norm"
+        layers = {"embedded": "patch_encoder", "encoded": encoded}
         return super()._intermediate(layers.get(name, name))
 
     @staticmethod
@@ -110,9 +113,11 @@ class ViT(ImageModel):
         for i in range(spec.depth):
             drop_path, name = spec.drop_path * i / max(spec.depth - 1, 1), f"encoderblock_{i}"
             x = TransformerBlock(*sizes, *rates, drop_path, *positions, **options, name=name)(x)
-        x = keras.layers.LayerNormalization(epsilon=spec.layer_norm_eps, name="encoder_norm")(x)
+        norm = keras.layers.LayerNormalization(epsilon=spec.layer_norm_eps, name="encoder_norm")
+        x = x if spec.norm_after_pooling else norm(x)
         if POOLINGS[spec.pooling].call:
             x = POOLING_LAYERS[spec.pooling](spec, "pooling")(x)
+        x = norm(x) if spec.norm_after_pooling else x
         if spec.representation_dim:
             x = keras.layers.Dense(
                 spec.representation_dim,

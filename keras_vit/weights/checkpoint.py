@@ -34,7 +34,9 @@ from keras_vit.weights.tensors import METADATA, Tensors, open_tensors
 _SHAPED = (
     "patch_size hidden_dim depth mlp_dim representation_dim stem in_channels registers layers width"
 )
-_OF_VARIANT = "patch_size hidden_dim depth num_heads mlp_dim stem registers mlp_kind layers width"
+_OF_VARIANT = (
+    "patch_size hidden_dim depth num_heads mlp_dim stem registers mlp_kind qk_norm layers width"
+)
 # What the axes of a weight show. A convolution before the patches reads the image in their place.
 _AXES = {
     "embedding/kernel": ("patch_size", "", "in_channels", "hidden_dim"),
@@ -45,7 +47,7 @@ _AXES = {
 }
 _BLOCK_0 = "Transformer/encoderblock_0/"
 _MOST_COMPUTED = 1 << 25
-_NUMERICS = ("activation", "layer_norm_eps", "num_heads")
+_NUMERICS = ("activation", "layer_norm_eps", "num_heads", "norm_after_pooling")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +144,7 @@ class Checkpoint:
 
     @functools.cached_property
     def stated(self) -> dict[str, Any]:
-        """The known values of activation, layer_norm_eps and num_heads, which no shapes determine.
+        """The known values of `_NUMERICS`, which official keys and shapes do not determine.
 
         They are stated in the file or its config, or fixed in the code that belongs to its layout.
 
@@ -158,7 +160,7 @@ class Checkpoint:
         except UsageError as error:
             raise UsageError(f"{self.path}: {error}") from None
         gated = {"activation": "silu"} if self._mlp_kind() == "gated" else {}
-        return {**self.layout.family.numerics, **gated, **stated}
+        return {**self.layout.family.numerics, **gated, **self.layout.shown, **stated}
 
     @property
     def resampling(self) -> Resampling:
@@ -323,7 +325,7 @@ class Checkpoint:
         depth = sum(numbers(template, key) is not None for key in self.layout.places)
         return sizes | ({"depth": depth} if depth else {})
 
-    def _vit(self, activation: str, layer_norm_eps: float, num_heads: int | None = None) -> ViTSpec:
+    def _vit(self, num_heads: int | None = None, **numerics: Any) -> ViTSpec:
         sizes = self._sizes
         bias = self.shape("Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/bias")
         representation = self.shape("pre_logits/bias")
@@ -332,12 +334,11 @@ class Checkpoint:
             pooling=self._pooling(),
             representation_dim=representation[0] if representation else None,
             position_embedding=self._position_embedding(),
-            activation=activation,
-            layer_norm_eps=layer_norm_eps,
             stem=self._stem(),
             resampling=self.resampling,
             **sizes,
             **self._block_options(),
+            **numerics,
         )
 
     def _block_options(self) -> dict[str, Any]:

@@ -30,6 +30,7 @@ class WeightsLayout(NamedTuple):
         places: the place of each official key in this file.
         unknown: keys that are in no layout.
         ignored: keys that are not weights of the model: optimiser state, another tower.
+        shown: the fields of the spec that only the file's own names show.
         prefix: what the names in the file begin with: "params/", "module.backbone.", or "".
         variations: how the file differs from others of the family, for messages.
     """
@@ -38,6 +39,7 @@ class WeightsLayout(NamedTuple):
     places: dict[str, Place]
     unknown: tuple[str, ...]
     ignored: tuple[str, ...]
+    shown: Mapping[str, Any] = MappingProxyType({})
     prefix: str = ""
     variations: tuple[str, ...] = ()
 
@@ -97,8 +99,6 @@ _MOST_SHOWN = 3
 # The parts of other models by a pattern in their names.
 _UNKNOWN_PARTS = {
     r"distillation": "it has a distillation token, which keras_vit only reads in timm's layout",
-    r"fc_norm": "it normalises after pooling; keras_vit normalises before pooling",
-    r"[qk]_norm": "it normalises queries and keys, which keras_vit does not do",
     r"norm_pre": "it normalises before the blocks, which keras_vit does not do",
     r"mlp\.(fc1_[gx]|w12)\.": "it has gated MLPs in a form that keras_vit does not read",
     r"lora_|adapter": "it has adapters; merge them into the weights first",
@@ -184,8 +184,11 @@ def _read_family(
     path: Path,
     config: Mapping[str, Any],
 ) -> WeightsLayout:
+    def shape_of(name: str) -> Shape | None:
+        return shapes.get(names.get(prefix + name))
+
     if family.places:
-        others = family.other_places(lambda name: shapes.get(names.get(prefix + name)), config)
+        others = family.other_places(shape_of, config)
         rows = {**family.places, **others}
         known = _index((place.key, (official, place)) for official, place in rows.items())
         find, not_weights = functools.partial(_named, known), family.not_weights
@@ -204,7 +207,8 @@ def _read_family(
         if not weights:
             (ignored if re.fullmatch(not_weights, name) else unknown).append(key)
     variations = tuple(sorted(traits - {""}))
-    return WeightsLayout(family, places, tuple(unknown), tuple(ignored), prefix, variations)
+    keys = tuple(unknown), tuple(ignored)
+    return WeightsLayout(family, places, *keys, family.shown(shape_of), prefix, variations)
 
 
 # The official keys in one array of a file, each with its place there, and the name of the layout's

@@ -125,9 +125,10 @@ def _family(model: Any, layout: str) -> Family:
         )
     families = [family for family in FAMILIES if family.library == layout]
     family = min(families, key=lambda family: len(family.refusals(model.spec)))
-    for refusal in (*family.refusals(model.spec), family.refuses(model)):
-        if refusal:
-            raise UsageError(f"{refusal}; save a .npz in the official layout.")
+    refusals = family.refusals(model.spec)
+    refusal = refusals[0] if refusals else family.refuses(model)
+    if refusal:
+        raise UsageError(f"{refusal}; save a .npz in the official layout.")
     return family
 
 

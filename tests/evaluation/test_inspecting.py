@@ -22,6 +22,10 @@ KINDS = {
         {"registers": 4, "layer_scale": 0.1, "mlp_kind": "gated", "pooling": "token_mean"},
         (16, 24),
     ),
+    "timm": (
+        {"registers": 4, "pooling": "gap", "qk_norm": True, "norm_after_pooling": True},
+        (16, 24),
+    ),
     "relative": ({"position_embedding": "relative"}, (16, 24)),
     "without positions": ({"position_embedding": "none"}, (8, 8)),
     "hybrid": ({"patch_size": 2, "stem": ResNetStem()}, (20, 33)),

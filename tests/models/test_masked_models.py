@@ -164,6 +164,10 @@ def test_models_that_cannot_be_masked_are_refused():
     message = "such as learned or sincos2d. Received: position_embedding='relative'"
     with pytest.raises(UsageError, match=message):
         MaskedAutoencoder(relative)
+    after = keras_vit.ViT_Pico4(pooling="gap", norm_after_pooling=True, image_size=32)
+    for kind in (MaskedAutoencoder, MaskedPatchPredictor):
+        with pytest.raises(UsageError, match="norm precedes the pooling.*norm_after_pooling=True"):
+            kind(after)
     plain = keras_vit.create_model("ViT_Pico4", image_size=32)
     with pytest.raises(UsageError, match="decoder_dim=30, decoder_heads=2"):
         MaskedAutoencoder(plain, decoder_dim=30, decoder_heads=2)

@@ -26,6 +26,10 @@ CASES = {
         replace(SMALL, registers=4, layer_scale=0.1, mlp_kind="gated", pooling="token_mean"),
         (32, 48),
     ),
+    "timm": (
+        replace(SMALL, registers=2, qk_norm=True, pooling="gap", norm_after_pooling=True),
+        (32, 32),
+    ),
     "relative": (replace(SMALL, position_embedding="relative"), (32, 32)),
     "hybrid": (replace(SMALL, patch_size=4, depth=1, stem=STEM), (40, 56)),
     "bit": (keras_vit.ResNetSpec((1, 2, 1, 1)), (70, 96)),

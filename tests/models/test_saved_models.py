@@ -92,6 +92,7 @@ SAVED = {
     **{kind: replace(VIT, position_embedding=kind) for kind in POSITION_EMBEDDINGS},
     "distilled": replace(VIT, pooling="distilled", activation="erf", dropout=0.1, drop_path=0.1),
     "dinov2": replace(VIT, registers=4, layer_scale=0.1, mlp_kind="gated", pooling="token_mean"),
+    "timm": replace(VIT, registers=4, qk_norm=True, pooling="gap", norm_after_pooling=True),
     "hybrid with map": HYBRID,
     "bit": BIT,
 }

@@ -26,6 +26,13 @@ REFUSED_BY_VIT = [
     ({"patch_size": 16.5}, "patch_size must be a positive integer"),
     ({"patch_size": np.bool_(True)}, "patch_size must be a positive integer"),
     ({"pooling": "mean"}, f"pooling must be one of {', '.join(POOLINGS)}. Received: .*'mean'"),
+    ({"norm_after_pooling": True}, "is for pooling='gap'. Received: pooling='token'"),
+    ({"registers": -1}, "registers must be a positive integer. Received: registers=-1"),
+    (
+        {"registers": 4, "position_embedding": "relative"},
+        "no further learned tokens. .*registers=4",
+    ),
+    ({"resampling": "area"}, "resampling must be one of bilinear, bicubic, "),
     ({"activation": "relu"}, "activation must be one of tanh, erf"),
     (
         {"position_embedding": "1d"},

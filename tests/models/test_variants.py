@@ -50,6 +50,7 @@ def hybrid(pooling, positions="learned"):
         *itertools.starmap(hybrid, itertools.product(("token", "gap"), POSITION_EMBEDDINGS)),
         *map(hybrid, ("map", "distilled", "none", "token_mean")),
         keras_vit.ViTSpec(8, 48, 2, 3, 112, registers=4, layer_scale=0.1, mlp_kind="gated"),
+        keras_vit.ViTSpec(8, 48, 2, 3, 112, "gap", qk_norm=True, norm_after_pooling=True),
         ResNetSpec((2, 1, 1, 1), width=2),
     ],
 )

@@ -54,6 +54,8 @@ REGISTERS, PREFIX = "transformers DINOv2 with registers", "prefix dinov2_with_re
         ("timm_map", "timm_map", {}, "safetensors, timm"),
         ("timm_deit3", "timm_deit3", {}, "safetensors, timm"),
         ("timm_registers", "timm_registers", {}, "safetensors, timm"),
+        ("timm_sbb_reg4_gap", "timm_sbb_reg4_gap", {}, "safetensors, timm"),
+        ("timm_qk_norm", "timm_qk_norm", {}, "safetensors, timm"),
         ("timm_distilled", "timm_distilled", {}, "safetensors, timm"),
     ],
 )

@@ -119,8 +119,6 @@ def test_the_likely_cause_is_named(vit, saved, tmp_path):
 @pytest.mark.parametrize(
     ("key", "part"),
     [
-        ("fc_norm.weight", "normalises after pooling"),
-        ("blocks.1.attn.q_norm.weight", "normalises queries and keys"),
         ("embeddings.distillation_token", "only reads in timm's layout"),
         ("blocks.0.mlp.fc1_g.weight", "gated MLPs"),
     ],

@@ -128,10 +128,15 @@ def _fold_norms(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> N
 def _attention_biases(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
     """1/sqrt(head_dim) is folded into the query, and the key's bias is removed.
 
-    The value's bias is moved through the output projection.
+    So are the scale and shift of the key's norm, where keys are normalised. The value's bias is
+    moved through the output projection.
     """
     for layer in wired.attentions:
         scale = np.float32(spec.head_dim**-0.5)
+        if f"{layer.key}/gamma" in p and not layer.rotated:
+            # The scale multiplies what each query is multiplied with.
+            scale = scale * p.pop(f"{layer.key}/gamma")
+            p.pop(f"{layer.key}/beta")
         for part in ("kernel", "bias", "gamma", "beta"):  # of a Dense layer or of a norm
             if f"{layer.query}/{part}" in p:
                 p[f"{layer.query}/{part}"] = p[f"{layer.query}/{part}"] * scale
@@ -143,9 +148,18 @@ def _attention_biases(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing
 
 
 def _centre(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
-    """Layers that write to the residual stream are centred, so that no norm computes a mean."""
+    """Layers that write to the residual stream are centred, so that no norm computes a mean.
+
+    Those whose outputs are normalised head by head are centred head by head.
+    """
     for name in wired.stream_writers(p):
         p[name] = _narrow(p[name] - _wide(p[name]).mean(-1, keepdims=True))
+    for dense in wired.head_norms.values():
+        for name in (f"{dense}/kernel", f"{dense}/bias"):
+            shape = p[name].shape
+            # (..., width) to (..., heads, head_dim) and back
+            heads = _wide(p[name]).reshape(*shape[:-1], spec.num_heads, -1)
+            p[name] = _narrow((heads - heads.mean(-1, keepdims=True)).reshape(shape))
 
 
 def _constants(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:

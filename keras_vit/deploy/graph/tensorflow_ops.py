@@ -64,13 +64,15 @@ class TensorFlowOps(Ops):
     def norm(self, name, x):
         in_stream = self.path + name in self.stream_norms
         # The mean of centred values is zero and is not computed.
-        centred = in_stream and "centre" in self.rewrites
+        centred = "centre" in self.rewrites and (
+            in_stream or self.path + name in self.wiring.head_norms
+        )
         divisor = STREAM_DIVISOR if in_stream and "scaled_stream" in self.rewrites else 1.0
         smooth, gamma = self.weight(f"{name}/smooth"), self.weight(f"{name}/gamma")
         with tf.name_scope(name):
             if not centred:
                 x -= tf.reduce_mean(x, axis=-1, keepdims=True)
-            scaled = centred and "stream/scale" in self.weights
+            scaled = in_stream and centred and "stream/scale" in self.weights
             unscaled = x * self.weights["stream/scale"] if scaled else x
             # A product, because files in full integers cannot have an operator for squares.
             mean_square = tf.reduce_mean(tf.multiply(unscaled, unscaled), axis=-1, keepdims=True)

@@ -47,6 +47,7 @@ class Wiring:
         blocked: the norms that something else reads too.
         used: the parameters whose sums are used as they are by something else than a norm.
         scales: for each scale of channels, the Dense layer whose output it multiplies.
+        head_norms: for each norm of single heads, the Dense layer whose output it normalises.
         attentions: the attention layers.
         tokens: for each norm, the numbers of first tokens of its output that are read; None: all.
     """
@@ -57,6 +58,7 @@ class Wiring:
         self.blocked: set[str] = set()
         self.used: set[str] = {_UNKNOWN}
         self.scales: dict[str, str] = {}
+        self.head_norms: dict[str, str] = {}
         self.attentions: list[Attention] = []
         self.tokens: dict[str, set[int | None]] = {}
 
@@ -110,7 +112,7 @@ class _Value:
     Attributes:
         writers: the parameters whose sum it is.
         norm: the norm whose output it is, for one or several tokens, or a mean of tokens.
-        dense: the Dense layer whose output it is.
+        dense: the Dense layer whose output it is, perhaps divided into heads.
         constant: the weight from which alone it is computed.
         attention: the attention layer whose output it is, without the name of its last Dense.
         rotated: whether it was turned by the angles of positions.
@@ -158,6 +160,8 @@ class _Recorder(Ops):
         name = self.path + name
         self._block(x)
         self.found.inputs[name] = x.writers
+        if x.dense and _UNKNOWN in x.writers:
+            self.found.head_norms[name] = x.dense
         self.found.readers[name], self.found.tokens[name] = [], set()
         return _Value(norm=name)
 

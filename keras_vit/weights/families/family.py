@@ -57,6 +57,7 @@ class Family:
             and its config.json. The config of a file that `save_weights` wrote has the entry
             `METADATA`.
         places_of_spec: the places that are written instead for models of a spec.
+        shown: the fields of the spec that names in a file show beyond its official keys.
         prefix: what is written before the names of a model with a head, except before the head's.
         not_weights: a pattern of names that are not weights of the model.
         numerics: the fields of the spec that neither weights nor config.json need to state.
@@ -76,6 +77,7 @@ class Family:
     places: Places = dataclasses.field(default_factory=dict)
     other_places: Callable[[ShapeOf, Mapping[str, Any]], Places] = lambda shape_of, config: {}
     places_of_spec: Callable[[Spec], Places] = lambda spec: {}
+    shown: Callable[[ShapeOf], dict[str, Any]] = lambda shape_of: {}
     prefix: str = ""
     not_weights: str = "$"
     numerics: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -50,6 +50,8 @@ attention/query    attn.qkv   in    0/3
 attention/key      attn.qkv   in    1/3
 attention/value    attn.qkv   in    2/3
 attention/out      attn.proj  out
+attention/query_norm    attn.q_norm    flat
+attention/key_norm      attn.k_norm    flat
 scale_attention    ls1.gamma  same
 norm_mlp           norm2      flat
 mlp/dense_0        mlp.fc1    in
@@ -119,7 +121,8 @@ def _arguments(model: Any) -> dict[str, Any]:
         "mlp_ratio": ((1 + _is_gated(spec)) * spec.mlp_dim + 0.5) / spec.hidden_dim,
         "class_token": spec.class_token,
         "global_pool": _POOLINGS[spec.pooling],
-        "fc_norm": False,  # the norm precedes the pooling, as in the official code
+        "fc_norm": spec.norm_after_pooling,
+        "qk_norm": spec.qk_norm,
         "act_layer": _ACTIVATIONS[spec.activation],
         "pos_embed": "learn" if spec.position_embedding == "learned" else "none",
         "init_values": spec.layer_scale,
@@ -166,7 +169,8 @@ def _other_places(shape_of: ShapeOf, config: Mapping[str, Any]) -> Places:
         positions = {_TABLE: Place("pos_embed", "grid")} if shape_of("cls_token") else {}
     else:
         positions = _register_positions(bool(shape_of("cls_token")), registers)
-    return {**root, **gate, **positions}
+    norm = _NORM_AFTER if shape_of(_FC_NORM) else {}
+    return {**root, **gate, **positions, **norm}
 
 
 def _only_patches_have_positions(shape_of: ShapeOf, config: Mapping[str, Any]) -> bool:
@@ -183,7 +187,8 @@ def _only_patches_have_positions(shape_of: ShapeOf, config: Mapping[str, Any]) -
 def _places_of_spec(spec: ViTSpec) -> Places:
     root = _ROOT_ALONE if spec.stem and not spec.stem.stages else {}
     gate = _PACKED if _is_gated(spec) else {}
-    return {**root, **gate, **_register_positions(spec.class_token, spec.registers)}
+    norm = _NORM_AFTER if spec.norm_after_pooling else {}
+    return {**root, **gate, **norm, **_register_positions(spec.class_token, spec.registers)}
 
 
 def _register_positions(class_token: bool, registers: int) -> Places:
@@ -193,6 +198,8 @@ def _register_positions(class_token: bool, registers: int) -> Places:
 
 _ROOT_ALONE = places_of((_ROOT, "", "patch_embed.backbone."))
 _PACKED = places_of((_GATE, "encoderblock_{i}/", "blocks.{i}."))
+_NORM_AFTER = places_of(("encoder_norm fc_norm flat", "", ""))
+_FC_NORM = "fc_norm.weight"
 _TABLE = "Transformer/posembed_input/pos_embedding"
 TIMM = Family(
     "timm",
@@ -206,6 +213,7 @@ TIMM = Family(
     ),
     other_places=_other_places,
     places_of_spec=_places_of_spec,
+    shown=lambda shape_of: {"norm_after_pooling": shape_of(_FC_NORM) is not None},
     not_weights=NOT_WEIGHTS,
     numerics={"activation": "erf", "layer_norm_eps": 1e-6},
     resampling="bicubic",
@@ -216,7 +224,7 @@ TIMM = Family(
             "a LayerNorm epsilon of 1e-6, so its outputs would differ", lambda eps: eps <= 1e-6
         ),
         "mlp_kind": Only("plain or gated MLPs", ("plain", "gated").__contains__),
-        **dict.fromkeys(("stem", "layer_scale", "registers"), ANY),
+        **dict.fromkeys(("stem", "layer_scale", "registers", "qk_norm", "norm_after_pooling"), ANY),
     },
     refuses=_refuses,
     files=_files,

@@ -30,7 +30,9 @@ ARCHITECTURES = {
         **{"registers": 4, "layer_scale": 0.1, "mlp_kind": "gated", "activation": "silu"},
         pooling="token_mean",
     ),
-    "quick": variant(activation="quick"),
+    "timm": variant(
+        registers=4, qk_norm=True, pooling="gap", norm_after_pooling=True, activation="quick"
+    ),
     "none": variant(pooling="none", position_embedding="relative"),
     "bit": keras_vit.ResNetSpec((1, 1, 1, 1)),
 }
