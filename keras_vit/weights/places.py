@@ -82,7 +82,7 @@ class Place(NamedTuple):
         start, count = self.zeros
         if count and np.any(stored[:, start : start + count]):
             raise UsageError(
-                f"{self.key} gives registers positions, which keras_vit does not have."
+                f"{self.key} has positions for registers, which keras_vit does not have."
             )
         if count:
             stored = np.delete(stored, np.s_[start : start + count], axis=1)

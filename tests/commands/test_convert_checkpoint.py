@@ -99,6 +99,19 @@ def test_resolution_and_classes_can_be_changed(done, fixtures, tmp_path):
     assert not np.asarray(model.get_layer("head").kernel).any()
 
 
+def test_positions_keep_their_size_though_the_processor_makes_smaller_images(
+    done, fixtures, tmp_path
+):
+    for name, end in (("model.safetensors", "safetensors"), ("config.json", "config.json")):
+        source = fixtures / f"hf_dinov2_registers.{end}"
+        (tmp_path / name).write_bytes(source.read_bytes())
+    processor = {"image_processor_type": "ViTImageProcessor", "size": 16}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    assert "4 registers, positions learned" in done(COMMAND, tmp_path, "out.npz")[0]
+    assert keras_vit.model_from_weights(tmp_path).image_size == (16, 16)
+    assert keras_vit.model_from_weights(tmp_path / "out.npz").image_size == (32, 32)
+
+
 def test_what_a_file_does_not_state_can_be_an_option(done, refused, fixtures, tmp_path):
     (tmp_path / "in.safetensors").write_bytes((fixtures / "timm_token.safetensors").read_bytes())
     inspect = (COMMAND, "--inspect", "in.safetensors")

@@ -85,6 +85,21 @@ def test_gelu_and_epsilon_come_from_the_file_unless_overridden(fixtures, variant
     assert moved > 2e-5  # the wrong GELU is seen
 
 
+def test_the_place_of_the_last_norm_and_the_resampling_come_from_the_file(fixtures, variant):
+    variant(3, 96)
+    file = fixtures / "timm_sbb_reg4_gap.safetensors"
+    fields = {"pooling": "gap", "registers": 4, "layer_scale": 0.1}
+    model = create_model(TEST, weights=file, **fields)
+    assert (model.spec.norm_after_pooling, model.spec.resampling) == (True, "bicubic")
+    assert_near(model, np.load(fixtures / "timm_sbb_reg4_gap.io.npz"))
+    before = create_model(TEST, 7, 32, activation="erf", **fields)
+    with pytest.raises(UsageError, match="needs norm_after_pooling=True, the model has False"):
+        keras_vit.load_weights(before, file)
+    saved = file.parent / "timm_qk_norm.safetensors"
+    with pytest.raises(UsageError, match="qk_norm True, not False"):
+        keras_vit.load_weights(create_model(TEST, 7, 32, activation="erf"), saved)
+
+
 def test_what_a_file_alone_does_not_state_comes_from_the_caller(fixtures, tmp_path, variant):
     alone = tmp_path / "alone.safetensors"  # timm's config.json, which states 3 heads, is absent
     alone.write_bytes((fixtures / "timm_token.safetensors").read_bytes())

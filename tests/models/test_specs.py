@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from keras_vit import Preprocessing, ResNetSpec, ResNetStem, UsageError, ViTSpec
+from keras_vit import Preprocessing, ResNetSpec, ResNetStem, UsageError, ViTSpec, layers
 from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.encoder.positions import POSITION_EMBEDDINGS
 from keras_vit.specs import as_size, spec_from_dict
@@ -122,6 +122,15 @@ def test_specs_round_trip_through_json(small_spec):
         assert hash(again) == hash(spec)
         if isinstance(spec, (ViTSpec, ResNetSpec)):
             assert spec_from_dict(fields) == spec  # knows the class
+
+
+def test_a_spec_and_a_layer_of_older_files_are_read(small_spec):
+    fields = small_spec.to_dict() | {"gelu": "erf"}
+    del fields["activation"]
+    assert ViTSpec.from_dict(fields) == dataclasses.replace(small_spec, activation="erf")
+    config = layers.MLP(8).get_config() | {"gelu": "erf"}
+    del config["activation"]
+    assert layers.MLP.from_config(config).activation == "erf"
 
 
 def test_a_dict_may_lack_newer_fields_but_no_others_and_has_no_unknown_ones(small_spec):

@@ -312,6 +312,20 @@ def test_tables_map_each_official_key_to_one_place_and_back(case, tmp_path):
         assert places[n.key].fits(shapes[places[n.key].key], n.shape)
 
 
+def test_registers_of_timm_have_no_positions_unless_they_are_stated_or_zero(tmp_path):
+    shapes = {"patch_embed.proj.weight": (48, 3, 8, 8), "cls_token": (1, 1, 48)}
+    shapes |= {"reg_token": (1, 4, 48), "pos_embed": (1, 24, 48)}
+    key = "Transformer/posembed_input/pos_embedding"
+    assert find_layout(shapes, tmp_path).places[key].form == "grid"
+    for config in ({"model_args": {"no_embed_class": False}}, {METADATA: {}}):
+        place = find_layout(shapes, tmp_path, config).places[key]
+        assert place.zeros == (1, 4)
+    table = np.zeros((1, 29, 48), np.float32)
+    table[:, 2] = 1
+    with pytest.raises(keras_vit.UsageError, match="pos_embed has positions for registers"):
+        place.official(table, (1, 25, 48))
+
+
 def test_gelu_epsilon_heads_and_preprocessing_come_from_the_config(hub_folder):
     numerics = {"hidden_act": "gelu_new", "num_attention_heads": 3, "layer_norm_eps": 1e-5}
     folder = hub_folder("hf_base", **numerics)

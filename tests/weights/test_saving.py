@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 import keras_vit
 from keras_vit import _files
@@ -134,6 +134,87 @@ def test_files_of_other_programs_are_written_unchanged(name, layout, fixtures, t
         assert config["model_args"]["act_layer"] == reference["model_args"].get("act_layer", "gelu")
         assert config["model_args"]["num_heads"] == 3
         assert int(48 * config["model_args"]["mlp_ratio"]) == 96
+
+
+# What the libraries build the model from, for models that they have besides the paper's.
+DINOV2 = {"activation": "erf", "layer_scale": 0.5, "pooling": "token_mean"}
+GATED = {"mlp_kind": "gated", "activation": "silu", "mlp_dim": 128, "layer_scale": 0.5}
+TIMM_GAP = {"pooling": "gap", "norm_after_pooling": True, "qk_norm": True, "registers": 2}
+TOLD = {
+    "DINOv2": ("transformers", DINOV2 | {"mlp_dim": 96}, {"model_type": "dinov2", "mlp_ratio": 2}),
+    "registers": (
+        "transformers",
+        DINOV2 | GATED | {"registers": 3},
+        {"model_type": "dinov2_with_registers", "num_register_tokens": 3, "mlp_ratio": 4},
+    ),
+    "timm's gates": (
+        "timm",
+        GATED | {"registers": 3},
+        {"act_layer": "silu", "init_values": 0.5, "reg_tokens": 3, "no_embed_class": False},
+    ),
+    "timm's pooling": (
+        "timm",
+        TIMM_GAP,
+        {"fc_norm": True, "qk_norm": True, "global_pool": "avg", "class_token": False},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_the_libraries_are_told_what_the_model_has(name, randomised, tmp_path):
+    layout, fields, told = TOLD[name]
+    model = randomised(keras_vit.ViT(dataclasses.replace(VIT, **fields), 5, 32))
+    keras_vit.save_weights(model, tmp_path / "model.safetensors", layout)
+    config = json.loads((tmp_path / "config.json").read_text())
+    arguments = config.get("model_args", config)
+    assert {key: arguments[key] for key in told} == told
+    if "timm" in name:
+        layers = 2 if "gates" in name else 1  # in one Dense layer of timm's
+        assert int(48 * arguments["mlp_ratio"]) == layers * model.spec.mlp_dim
+    # Without keras_vit's metadata, the names and config.json give the same model.
+    save_file(load_file(tmp_path / "model.safetensors"), tmp_path / "model.safetensors")
+    again = keras_vit.model_from_weights(tmp_path)
+    images = np.random.default_rng(0).normal(size=(2, 32, 32, 3)).astype(np.float32)
+    np.testing.assert_array_equal(np.asarray(again(images)), np.asarray(model(images)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pooling": "token"}, "a head that reads the class token and the mean.*'token'"),
+        ({"mlp_dim": 100}, "MLPs of a multiple of hidden_dim. Received: mlp_dim=100"),
+        (GATED | {"mlp_dim": 100}, "of two thirds of a multiple of hidden_dim, .*mlp_dim=100"),
+        (GATED | {"activation": "erf"}, "gated MLPs with silu. Received: erf"),
+        ({"image_size": (32, 40)}, r"positions of square images. Received: \(32, 40\)"),
+    ],
+)
+def test_what_transformers_dinov2_cannot_be_is_refused(change, message, tmp_path):
+    fields = DINOV2 | {"mlp_dim": 96, "image_size": (32, 32)} | change
+    size = fields.pop("image_size")
+    model = keras_vit.ViT(dataclasses.replace(VIT, **fields), 5, size)
+    with pytest.raises(keras_vit.UsageError, match=message):
+        keras_vit.save_weights(model, tmp_path / "model.safetensors", "transformers")
+
+
+def test_a_crop_is_written_if_transformers_has_it_and_gives_the_size_of_the_model(tmp_path):
+    fields = {"interpolation": "bicubic", "mean": (123.675, 116.28, 103.53)}
+    preprocessing = keras_vit.Preprocessing(40, 40, 0.8, **fields)
+    model = keras_vit.ViT(dataclasses.replace(VIT, **DINOV2, mlp_dim=96), 0, 40)
+    model = keras_vit.ViT(model.spec, 0, 40, preprocessing=preprocessing)
+    keras_vit.save_weights(model, tmp_path / "model.safetensors", "transformers")
+    written = json.loads((tmp_path / "preprocessor_config.json").read_text())
+    assert (written["size"], written["crop_size"]["height"]) == ({"shortest_edge": 50}, 40)
+    assert keras_vit.model_from_weights(tmp_path).preprocessing == preprocessing
+    # DINOv2's positions are of 518 pixels, and its processor makes images of 224.
+    written |= {"size": {"shortest_edge": 25}, "crop_size": {"height": 16, "width": 16}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(written))
+    save_file(load_file(tmp_path / "model.safetensors"), tmp_path / "model.safetensors")
+    smaller = keras_vit.model_from_weights(tmp_path, num_classes=3)
+    assert (smaller.image_size, smaller.spec.pooling) == ((16, 16), "token_mean")
+    assert smaller.output_shape == (None, 3)
+    written["crop_size"] = {"height": 20, "width": 20}  # no multiple of the patches
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(written))
+    assert keras_vit.model_from_weights(tmp_path).image_size == (40, 40)
 
 
 def test_labels_too_long_for_the_archive_comment_are_not_saved(tmp_path):
