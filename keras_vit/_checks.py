@@ -52,6 +52,14 @@ def choice(field: str, value: Any, choices: Iterable[str]) -> Any:
     return value
 
 
+def flag(field: str, value: Any) -> bool:
+    """True or False, also NumPy's."""
+    plain = value.item() if hasattr(value, "item") else value
+    if not isinstance(plain, bool):
+        raise UsageError(f"{field} must be True or False. Received: {field}={shown(value)}.")
+    return plain
+
+
 def positive_integer(field: str, value: Any, most: int | None = None) -> int:
     """An integer from 1 to `most`; True and False are refused."""
     result = integer(value)

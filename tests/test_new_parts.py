@@ -120,7 +120,10 @@ KINDS = {
     "both and scale": {"position_embedding": "both", "layer_scale": 0.1},
     "energy and ramp": {"position_embedding": "ramp", "pooling": "energy", "mlp_kind": "squared"},
     "memory and ramp": {"pooling": "memory", "position_embedding": "ramp"},
-    "memory and spin": {"pooling": "memory", "rotation": "spin", "layer_scale": 0.1},
+    "memory and spin": {
+        **{"pooling": "memory", "rotation": "spin"},
+        **{"layer_scale": 0.1, "qk_norm": True, "registers": 2},
+    },
 }
 
 
@@ -151,7 +154,8 @@ def assert_same(model, again, images):
 
 
 def test_the_spec_knows_the_kinds_constraints(model):
-    assert model.spec.prefix_tokens == {"energy": 0, "token": 1, "memory": 3}[model.spec.pooling]
+    tokens = {"energy": 0, "token": 1, "memory": 3}[model.spec.pooling]
+    assert model.spec.prefix_tokens == tokens + model.spec.registers
     if model.spec.position_embedding == "ramp":
         with pytest.raises(UsageError, match="'ramp' needs .* multiple of 6. Received"):
             ViTSpec(8, 32, 2, 2, 112, position_embedding="ramp")

@@ -85,7 +85,9 @@ def test_gelu_and_epsilon_come_from_the_file_unless_overridden(fixtures, variant
     assert moved > 2e-5  # the wrong GELU is seen
 
 
-def test_the_place_of_the_last_norm_and_the_resampling_come_from_the_file(fixtures, variant):
+def test_the_place_of_the_last_norm_and_the_resampling_come_from_the_file(
+    fixtures, variant, tmp_path
+):
     variant(3, 96)
     file = fixtures / "timm_sbb_reg4_gap.safetensors"
     fields = {"pooling": "gap", "registers": 4, "layer_scale": 0.1}
@@ -93,8 +95,10 @@ def test_the_place_of_the_last_norm_and_the_resampling_come_from_the_file(fixtur
     assert (model.spec.norm_after_pooling, model.spec.resampling) == (True, "bicubic")
     assert_near(model, np.load(fixtures / "timm_sbb_reg4_gap.io.npz"))
     before = create_model(TEST, 7, 32, activation="erf", **fields)
-    with pytest.raises(UsageError, match="needs norm_after_pooling=True, the model has False"):
-        keras_vit.load_weights(before, file)
+    keras_vit.save_weights(model, tmp_path / "ours.npz")
+    for source in (file, tmp_path / "ours.npz"):
+        with pytest.raises(UsageError, match="needs norm_after_pooling=True, the model has False"):
+            keras_vit.load_weights(before, source)
     saved = file.parent / "timm_qk_norm.safetensors"
     with pytest.raises(UsageError, match="qk_norm True, not False"):
         keras_vit.load_weights(create_model(TEST, 7, 32, activation="erf"), saved)

@@ -27,6 +27,7 @@ REFUSED_BY_VIT = [
     ({"patch_size": np.bool_(True)}, "patch_size must be a positive integer"),
     ({"pooling": "mean"}, f"pooling must be one of {', '.join(POOLINGS)}. Received: .*'mean'"),
     ({"norm_after_pooling": True}, "is for pooling='gap'. Received: pooling='token'"),
+    ({"qk_norm": "no"}, "qk_norm must be True or False. Received: qk_norm='no'"),
     ({"registers": -1}, "registers must be a positive integer. Received: registers=-1"),
     (
         {"registers": 4, "position_embedding": "relative"},
