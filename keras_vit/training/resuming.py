@@ -16,7 +16,7 @@ from keras_vit._keras import backend, keras_flavour
 from keras_vit.data import Source, Split, split_source
 from keras_vit.models.image_model import ImageModel, layer_name
 from keras_vit.recipe import CHOSEN_HERE, Recipe
-from keras_vit.specs import find_variant
+from keras_vit.specs import find_variant, spec_from_dict
 from keras_vit.training.plan import CHECKPOINT_EVERY, interval, steps_of, total_steps
 from keras_vit.training.prepared import Beginning, Prepared, Saving, build
 from keras_vit.training.settings import differences, plain
@@ -149,7 +149,7 @@ def stopped_run(
     run = runs.open_run(out)
     if isinstance(model, ImageModel):
         _check_name(run, model.name, model.name)
-        if model.spec.to_dict() != run.spec["spec"]:
+        if model.spec != spec_from_dict(run.spec["spec"]):
             raise UsageError(
                 f"{out} can only be resumed with its own model. Received: another spec."
             )

@@ -22,6 +22,7 @@ from keras_vit.encoder.block import MLPS, SHOWN_BY_ROWS, all_block_rows
 from keras_vit.encoder.patch_grids import Tokens
 from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.encoder.positions import POSITION_EMBEDDINGS, PositionEmbedding
+from keras_vit.encoder.weight_rows import with_present_names
 from keras_vit.specs import VARIANTS, Preprocessing, ResNetSpec, ResNetStem, Spec, ViTSpec
 from keras_vit.weights import hub_config
 from keras_vit.weights.dialects import WeightsLayout, find_layout
@@ -118,6 +119,7 @@ class Checkpoint:
             place, fix = f"the metadata of {self.path}", "save the weights again"
             _json.check(metadata, place, _Comment, fix)
             specs.check_spec(metadata, place, fix)
+            metadata = metadata | {"spec": with_present_names(metadata["spec"])}
         return metadata
 
     @functools.cached_property

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import zipfile
 from unittest.mock import Mock
 
 import numpy as np
@@ -215,6 +216,16 @@ def test_a_crop_is_written_if_transformers_has_it_and_gives_the_size_of_the_mode
     written["crop_size"] = {"height": 20, "width": 20}  # no multiple of the patches
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(written))
     assert keras_vit.model_from_weights(tmp_path).image_size == (40, 40)
+
+
+def test_a_file_whose_description_is_older_is_read(tmp_path):
+    model = build(dataclasses.replace(VIT, activation="erf"))
+    keras_vit.save_weights(model, tmp_path / "new.npz")
+    with zipfile.ZipFile(tmp_path / "new.npz", "a") as archive:
+        assert b'"activation": "erf"' in archive.comment
+        archive.comment = archive.comment.replace(b'"activation"', b'"gelu"')
+    assert_same(keras_vit.model_from_weights(tmp_path / "new.npz"), model)
+    keras_vit.load_weights(model, tmp_path / "new.npz")
 
 
 def test_labels_too_long_for_the_archive_comment_are_not_saved(tmp_path):
