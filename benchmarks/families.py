@@ -20,6 +20,7 @@ from environments import FOLDER, Environment, installed
 
 import keras_vit
 from keras_vit._errors import RefusedError
+from keras_vit._keras import keras
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import run
 
@@ -114,6 +115,7 @@ def differences(python: str, layout: str, fields: dict[str, Any], classes: int) 
 
 
 def _write(layout: str, fields: dict[str, Any], classes: int, folder: Path) -> None:
+    keras.utils.set_random_seed(0)
     spec = keras_vit.ViTSpec(8, 48, 2, 3, 96, activation="erf")
     model = keras_vit.ViT(dataclasses.replace(spec, **fields), classes, SIZES[0])
     rng = np.random.default_rng(1)
