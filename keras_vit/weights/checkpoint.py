@@ -450,5 +450,6 @@ def _weigh_the_same(one: Spec, other: Spec) -> bool:
     """Whether LayerScale and pooling of two specs of one kind have the same weights."""
     if isinstance(one, ResNetSpec):
         return True
-    kinds = [(bool(s.layer_scale), (p := POOLINGS[s.pooling]).tokens, p.rows) for s in (one, other)]
-    return kinds[0] == kinds[1]
+    pooling, others = POOLINGS[one.pooling], POOLINGS[other.pooling]
+    same_pooling = (pooling.tokens, pooling.rows) == (others.tokens, others.rows)
+    return same_pooling and bool(one.layer_scale) == bool(other.layer_scale)

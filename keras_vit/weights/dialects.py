@@ -70,7 +70,7 @@ def find_layout(
     Args:
         shapes: the shape of each array by its key.
         path: the file, for messages.
-        config: see `Spelling.reads`.
+        config: see `Family.other_places`.
 
     Raises:
         UsageError: the layout is unknown, or two keys are the same weight.

@@ -52,7 +52,9 @@ class Place(NamedTuple):
 
     def stored_shape(self, shape: Shape) -> Shape:
         """The shape in the file of an array whose official shape is `shape`."""
-        one = self.stored(np.broadcast_to(np.float32(0), shape)).shape  # needs no memory
+        one = _FORMS[self.form][0](np.broadcast_to(np.float32(0), shape)).shape  # needs no memory
+        if self.zeros[1]:
+            one = (one[0], one[1] + self.zeros[1], *one[2:])
         return (self.parts, *one) if self.scanned else (self.parts * one[0], *one[1:])
 
     def official_shape(self, stored: Shape) -> Shape:
@@ -79,13 +81,8 @@ class Place(NamedTuple):
             # (parts * n, ...) or (parts, ...) to (parts, n, ...)
             stored = stored.reshape(self.parts, -1, *stored.shape[1:])[self.part]
             stored = stored[0] if self.scanned else stored
-        start, count = self.zeros
-        if count and np.any(stored[:, start : start + count]):
-            raise UsageError(
-                f"{self.key} has positions for registers, which keras_vit does not have."
-            )
-        if count:
-            stored = np.delete(stored, np.s_[start : start + count], axis=1)
+        if self.zeros[1]:
+            stored = self._without_zeros(stored)
         # (outputs, inputs) and (C,) to the official axes
         return _FORMS[self.form][1](stored).reshape(shape)
 
@@ -94,6 +91,15 @@ class Place(NamedTuple):
         stored = _FORMS[self.form][0](official)
         start, count = self.zeros
         return np.insert(stored, [start] * count, 0, axis=1) if count else stored
+
+    def _without_zeros(self, stored: np.ndarray) -> np.ndarray:
+        start, count = self.zeros
+        entries = np.s_[start : start + count]
+        if np.any(stored[:, entries]):
+            raise UsageError(
+                f"{self.key} has positions for registers, which keras_vit does not have."
+            )
+        return np.delete(stored, entries, axis=1)
 
 
 def place_of(places: Mapping[str, Place], key: str) -> Place | None:

@@ -164,7 +164,8 @@ def _other_places(shape_of: ShapeOf, config: Mapping[str, Any]) -> Places:
     root = _ROOT_ALONE if shape_of("patch_embed.backbone.conv.weight") else {}
     outputs, inputs = (shape_of(f"blocks.0.mlp.fc{i}.weight") for i in (1, 2))
     gate = _PACKED if outputs and inputs and outputs[0] == 2 * inputs[-1] else {}
-    _, registers, *_ = (*(shape_of("reg_token") or ()), 0, 0)
+    tokens = shape_of("reg_token") or ()
+    registers = tokens[1] if len(tokens) == 3 else 0
     if _only_patches_have_positions(shape_of, config):
         positions = {_TABLE: Place("pos_embed", "grid")} if shape_of("cls_token") else {}
     else:
