@@ -51,7 +51,7 @@ def main() -> None:
 
 def _write(model: str, file: Path) -> None:
     """Weights with kernels that keep the scale of their input, and random norms and biases."""
-    from keras_vit.specs import VARIANTS
+    from keras_vit.variant_specs import VARIANTS
     from keras_vit.weights import weight_names
 
     generator, arrays = np.random.default_rng(0), {}

@@ -30,6 +30,10 @@ _GATED = {"mlp_kind": "gated", "activation": "silu", "mlp_dim": 128}
 _DINOV2 = {"layer_scale": 0.5, "resampling": "bicubic_sharp"}
 _REGISTERS = {"layer_scale": 0.5, "registers": 4, "resampling": "bicubic"}
 _GAP = {"pooling": "gap", "norm_after_pooling": True, "registers": 2, "resampling": "bicubic"}
+_DINOV3 = {"layer_scale": 0.5, "rotation": "dinov3", "layer_norm_eps": 1e-5}
+_DINOV3 |= {"position_embedding": "none", "key_bias": False, "registers": 4}
+_EVA02 = {"rotation": "eva02", "key_bias": False, "resampling": "bicubic", "activation": "silu"}
+_EVA02 |= {"pooling": "token_gap", "norm_after_pooling": True, "mlp_kind": "gated_norm"}
 # By name: the layout, fields of the spec, and classes.
 MODELS: dict[str, tuple[str, dict[str, Any], int]] = {
     "ViT": ("transformers", {"resampling": "bicubic_sharp"}, 5),
@@ -39,12 +43,33 @@ MODELS: dict[str, tuple[str, dict[str, Any], int]] = {
     "DINOv2, SwiGLU": ("transformers", _DINOV2 | _GATED | {"pooling": "token_mean"}, 5),
     "DINOv2, registers": ("transformers", _REGISTERS | {"pooling": "token_mean"}, 5),
     "DINOv2, registers, SwiGLU, without head": ("transformers", _REGISTERS | _GATED, 0),
+    "DINOv3": ("transformers", _DINOV3, 0),
+    "DINOv3, SwiGLU, all biases": ("transformers", _DINOV3 | _GATED | {"key_bias": True}, 0),
     "timm": ("timm", {"resampling": "bicubic"}, 5),
     "timm, LayerScale and registers": ("timm", _REGISTERS, 5),
     "timm, registers and SwiGLU": ("timm", _REGISTERS | _GATED, 5),
     "timm, QK-norm": ("timm", {"qk_norm": True, "resampling": "bicubic"}, 5),
     "timm, average pooling and registers": ("timm", _GAP | {"layer_scale": 0.1}, 5),
     "timm, average pooling and QK-norm, without head": ("timm", _GAP | {"qk_norm": True}, 0),
+    "timm, average pooling beside a class token": (
+        "timm",
+        {"pooling": "token_gap", "resampling": "bicubic"},
+        5,
+    ),
+    "timm, DINOv3": ("timm", _DINOV3, 5),
+    "timm, DINOv3, SwiGLU, without biases or head": (
+        "timm",
+        _DINOV3 | _GATED | {"query_bias": False, "value_bias": False, "pooling": "token_gap"},
+        0,
+    ),
+    "timm, EVA-02": ("timm", _EVA02, 5),
+    "timm, EVA-02 without norms in MLPs": ("timm", _EVA02 | {"mlp_kind": "gated"}, 5),
+    "timm, EVA-02's rotation, registers, QK-norm": (
+        "timm",
+        _EVA02 | _GAP | {"mlp_kind": "plain", "activation": "erf", "qk_norm": True},
+        5,
+    ),
+    "timm, EVA": ("timm", {"key_bias": False, "resampling": "bicubic"}, 5),
 }
 _READ = """
 import sys, warnings; warnings.filterwarnings("ignore")

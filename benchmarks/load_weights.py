@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _write(model: str, file: Path) -> None:
-    from keras_vit.specs import VARIANTS
+    from keras_vit.variant_specs import VARIANTS
     from keras_vit.weights import weight_names
 
     generator = np.random.default_rng(0)

@@ -44,6 +44,12 @@ CASES = (
     ("hf_dinov2_registers.safetensors", "hf_dinov2_registers", {}),
     ("hf_dinov2_gated.safetensors", "hf_dinov2_gated", {}),
     ("hf_dinov2_gated.safetensors", "hf_dinov2_gated_4to5x6", {"image_size": (40, 48)}),
+    ("hf_dinov3.safetensors", "hf_dinov3", {}),
+    ("hf_dinov3_gated.safetensors", "hf_dinov3_gated", {}),
+    ("timm_dinov3.safetensors", "timm_dinov3", {}),
+    ("timm_rope_gap.safetensors", "timm_rope_gap", {}),
+    ("timm_eva02.safetensors", "timm_eva02", {}),
+    ("timm_eva02.safetensors", "timm_eva02_40x32", {"image_size": (40, 32)}),
 )
 
 

@@ -146,9 +146,9 @@ PEERS: dict[str, tuple[tuple[str, ...], Callable[[str, int, str, bool], Step]]] 
 def image_flops(size: str) -> int:
     """Operations of a training step for an image, whichever library makes it."""
     from keras_vit.models.profile import profile
-    from keras_vit.specs import VARIANTS
     from keras_vit.training import Recipe
     from keras_vit.training.costs import training_flops
+    from keras_vit.variant_specs import VARIANTS
 
     return training_flops(profile(VARIANTS[_variant(size)], CLASSES, SIDE), Recipe())
 

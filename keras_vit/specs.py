@@ -1,15 +1,10 @@
-"""Models as data: hyperparameters, preprocessing, and the table of variants.
-
-Sources: Dosovitskiy et al. 2021, table 1; google-research/vision_transformer `configs/models.py`;
-big_vision `models/vit.py`; Kolesnikov et al. 2020 for BiT.
-"""
+"""Models as data: hyperparameters and preprocessing."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Annotated, Any, NamedTuple, get_args
 
@@ -30,7 +25,7 @@ from keras_vit._checks import (
     positive_integer,
     positive_number,
 )
-from keras_vit._errors import UsageError, did_you_mean, nearest, shown, squeeze
+from keras_vit._errors import UsageError, nearest, shown
 from keras_vit._json import Name, Sides, Text, check
 from keras_vit.encoder.block import MLPS
 from keras_vit.encoder.ops import Activation
@@ -183,7 +178,8 @@ class ViTSpec(_Fields):
         num_heads: attention heads in each block; divides `hidden_dim`.
         mlp_dim: width of the MLP's hidden layer.
         pooling: the input of the head, a name in `POOLINGS`. "token": the class token. "gap": the
-            mean of all patches, without a class token. "token_mean": the class token and the mean
+            mean of all patches, without a class token. "token_gap": the same beside a class token,
+            which the head does not read (EVA-02). "token_mean": the class token and the mean
             of all patches, as DINOv2's classifiers have it (2 * hidden_dim). "map": multihead
             attention pooling, without a class token (Zhai et al. 2022, big_vision). "distilled":
             the class token and a distillation token, each with its own classifier (DeiT, Touvron
@@ -210,22 +206,25 @@ class ViTSpec(_Fields):
             of both branches of each block (Touvron et al. 2021, CaiT); None for no such factors.
         mlp_kind: the MLP of each block, a name in `MLPS`. "plain": two layers, as in the paper.
             "gated": the hidden layer's activations multiply those of another layer (SwiGLU, with
-            activation="silu").
+            activation="silu"). "gated_norm": a LayerNorm follows the product (EVA-02).
         rotation: rotary positions, a name in `ROTATIONS`, besides those of `position_embedding`.
-            "none": no rotation.
+            "dinov3": by the place of the patch's centre in the image. "eva02": by the patch's row
+            and column in a grid of 16 x 16. "none": no rotation.
         registers: number of learned tokens without positions between the class token and the
             patches (Darcet et al. 2024).
         qk_norm: whether a LayerNorm of each head normalises queries and keys (ViT-22B, Dehghani et
             al. 2023).
+        query_bias, key_bias, value_bias: whether these layers of the blocks have biases. A key's
+            bias has an effect only with a rotation; DINOv3 and EVA-02 have none.
         norm_after_pooling: whether the last LayerNorm follows the pooling instead of preceding it,
-            for pooling="gap" only (timm's `fc_norm`).
+            for pooling="gap" and "token_gap" only (timm's `fc_norm`).
         resampling: how positions in a file of this model are resampled to another image size, as
             the code that belongs to its family does it; see `resample_positions`.
 
     Raises:
         UsageError: a field has the wrong type or is out of range, num_heads does not divide
-            hidden_dim, the position embedding needs another hidden_dim, or "distilled" has a
-            representation or positions in attention.
+            hidden_dim, positions need another hidden_dim, or "distilled" has a representation or
+            positions in attention.
     """
 
     patch_size: int
@@ -248,6 +247,9 @@ class ViTSpec(_Fields):
     rotation: str = "none"
     registers: int = 0
     qk_norm: bool = False
+    query_bias: bool = True
+    key_bias: bool = True
+    value_bias: bool = True
     norm_after_pooling: bool = False
     resampling: Resampling = "bilinear"
 
@@ -267,10 +269,15 @@ class ViTSpec(_Fields):
                 f"position_embedding={self.position_embedding!r} needs a hidden_dim that is a "
                 f"multiple of {multiple}. Received: hidden_dim={self.hidden_dim}."
             )
-        self._check_tokens()
-        if self.norm_after_pooling and self.pooling != "gap":
+        if ROTATIONS[self.rotation] and self.head_dim % 4:
             raise UsageError(
-                "norm_after_pooling is for pooling='gap'. Received: "
+                f"rotation={self.rotation!r} needs heads whose width is a multiple of 4. Received: "
+                f"hidden_dim={self.hidden_dim} / num_heads={self.num_heads} = {self.head_dim}."
+            )
+        self._check_tokens()
+        if self.norm_after_pooling and self.pooling not in ("gap", "token_gap"):
+            raise UsageError(
+                "norm_after_pooling is for pooling='gap' and 'token_gap'. Received: "
                 f"pooling={self.pooling!r}; leave one of them out."
             )
         if self.stem is not None and not isinstance(self.stem, ResNetStem):
@@ -292,6 +299,11 @@ class ViTSpec(_Fields):
     def prefix_tokens(self) -> int:
         """The number of learned tokens before the patches."""
         return POOLINGS[self.pooling].prefix_tokens + self.registers
+
+    @property
+    def unread_tokens(self) -> int:
+        """How many of these tokens, the last ones, the head does not read."""
+        return POOLINGS[self.pooling].unread_tokens + self.registers
 
     @property
     def head_dim(self) -> int:
@@ -376,7 +388,9 @@ _VIT_CHECKS = {
     "mlp_kind": functools.partial(choice, choices=MLPS),
     "rotation": functools.partial(choice, choices=ROTATIONS),
     "resampling": functools.partial(choice, choices=get_args(Resampling)),
-    **dict.fromkeys(["qk_norm", "norm_after_pooling"], flag),
+    **dict.fromkeys(
+        ["qk_norm", "query_bias", "key_bias", "value_bias", "norm_after_pooling"], flag
+    ),
     **dict.fromkeys(["dropout", "attention_dropout", "drop_path"], fraction),
     **dict.fromkeys(["layer_norm_eps", "layer_scale"], positive_number),
     "registers": lambda field, value: _count(field, value, _MOST_REGISTERS),
@@ -550,25 +564,6 @@ def as_size(image_size: int | tuple[int, int]) -> tuple[int, int]:
     return integers[0], integers[1]
 
 
-def find_variant(name: str) -> str:
-    """The name in `VARIANTS` for any spelling of it: "ViT_B16", "vit-b/16", "ViT-B_16".
-
-    AugReg's short names are accepted too: "B/16", "R_Ti_16", "R50+L/32".
-
-    Raises:
-        UsageError: there is no such variant; the message suggests a similar name.
-    """
-    variant = {_short(known): known for known in VARIANTS}.get(_short(name))
-    if variant is None:
-        raise UsageError(f"unknown model {shown(name)}; {did_you_mean(name, VARIANTS)}")
-    return variant
-
-
-def _short(name: str) -> str:
-    # "R50+ViT-L_32" and "R50_L_32" are both "r50l32".
-    return re.sub(r"vit|bit|\+", "", squeeze(name))
-
-
 def _count(field: str, value: Any, most: int) -> int:
     return 0 if integer(value) == 0 else positive_integer(field, value, most)
 
@@ -607,63 +602,3 @@ def _units(stages: Iterable[int], root: int) -> list[ResNetUnit]:
 
 def _or(values: list[int]) -> str:
     return " or ".join(filter(None, [", ".join(map(str, values[:-1])), str(values[-1])]))
-
-
-# DINOv2 (Oquab et al. 2023, arXiv 2304.07193), whose largest has SwiGLU. With registers: Darcet et
-# al. 2024.
-_DINOV2 = functools.partial(
-    ViTSpec,
-    14,
-    pooling="token_mean",
-    activation="erf",
-    layer_scale=1e-5,
-    resampling="bicubic_sharp",
-)
-_DINOV2_SIZES = {
-    "DINOv2-S_14": _DINOV2(384, 12, 6, 1536),
-    "DINOv2-B_14": _DINOV2(768, 12, 12, 3072),
-    "DINOv2-L_14": _DINOV2(1024, 24, 16, 4096),
-    "DINOv2-G_14": _DINOV2(1536, 40, 24, 4096, mlp_kind="gated", activation="silu"),
-}
-# Sizes: table 1 of the paper; Ti and S from DeiT and AugReg; BiT from Kolesnikov et al. 2020. Pico
-# and R8x1 are for tiny images such as the digits and have no published weights. Dropout rates are
-# those of the published models.
-VARIANTS: dict[str, Spec] = {
-    # ViTSpec(patch_size, hidden_dim, depth, num_heads, mlp_dim)
-    "ViT-Pico_4": ViTSpec(4, 64, 4, 4, 128),
-    "ViT-Ti_16": ViTSpec(16, 192, 12, 3, 768),
-    "ViT-S_16": ViTSpec(16, 384, 12, 6, 1536),
-    "ViT-S_32": ViTSpec(32, 384, 12, 6, 1536),
-    "ViT-B_8": ViTSpec(8, 768, 12, 12, 3072),
-    "ViT-B_16": ViTSpec(16, 768, 12, 12, 3072),
-    "ViT-B_32": ViTSpec(32, 768, 12, 12, 3072),
-    "ViT-L_16": ViTSpec(16, 1024, 24, 16, 4096, dropout=0.1),
-    "ViT-L_32": ViTSpec(32, 1024, 24, 16, 4096),
-    "ViT-H_14": ViTSpec(14, 1280, 32, 16, 5120, dropout=0.1),
-    # Without a class token
-    "ViT-S_16-gap": ViTSpec(16, 384, 12, 6, 1536, "gap"),
-    "ViT-S_32-gap": ViTSpec(32, 384, 12, 6, 1536, "gap"),
-    "ViT-B_16-gap": ViTSpec(16, 768, 12, 12, 3072, "gap"),
-    "ViT-B_32-gap": ViTSpec(32, 768, 12, 12, 3072, "gap"),
-    # Hybrids: patch_size counts positions of the stem's output. R+ViT-Ti_16's patch has 32 pixels.
-    "R+ViT-Pico_4": ViTSpec(1, 64, 4, 4, 128, stem=ResNetStem()),
-    "R+ViT-Ti_16": ViTSpec(8, 192, 12, 3, 768, stem=ResNetStem()),
-    "R26+ViT-S_32": ViTSpec(1, 384, 12, 6, 1536, stem=ResNetStem((2, 2, 2, 2))),
-    "R26+ViT-B_32": ViTSpec(1, 768, 12, 12, 3072, stem=ResNetStem((2, 2, 2, 2))),
-    "R50+ViT-B_16": ViTSpec(1, 768, 12, 12, 3072, dropout=0.1, stem=ResNetStem((3, 4, 9))),
-    "R50+ViT-L_32": ViTSpec(1, 1024, 24, 16, 4096, dropout=0.1, stem=ResNetStem((3, 4, 6, 3))),
-    **_DINOV2_SIZES,
-    **{
-        f"{name}-reg4": dataclasses.replace(spec, registers=4, resampling="bicubic")
-        for name, spec in _DINOV2_SIZES.items()
-    },
-    # ResNetSpec(units in each block, width)
-    "BiT-R8x1": ResNetSpec((1, 1)),
-    "BiT-R50x1": ResNetSpec((3, 4, 6, 3)),
-    "BiT-R101x1": ResNetSpec((3, 4, 23, 3)),
-    "BiT-R50x3": ResNetSpec((3, 4, 6, 3), 3),
-    "BiT-R101x3": ResNetSpec((3, 4, 23, 3), 3),
-    "BiT-R152x4": ResNetSpec((3, 8, 36, 3), 4),
-}
-# Usual image sizes in pixels; all other variants have 224.
-USUAL_SIZES = {"ViT-Pico_4": 32, "R+ViT-Pico_4": 32, "BiT-R8x1": 32}

@@ -211,7 +211,8 @@ def tiny_model():
 
 
 def _add_tiny_model(patch):
-    from keras_vit.specs import VARIANTS, ViTSpec
+    from keras_vit.specs import ViTSpec
+    from keras_vit.variant_specs import VARIANTS
 
     patch.setitem(VARIANTS, TINY_MODEL, ViTSpec(**TINY_SPEC))
 

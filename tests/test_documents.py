@@ -19,7 +19,7 @@ from keras_vit._keras import keras
 from keras_vit.data.augmentation import AUGMENTATIONS
 from keras_vit.data.sources import SOURCES
 from keras_vit.deploy.precisions import PRECISIONS
-from keras_vit.specs import VARIANTS
+from keras_vit.variant_specs import VARIANTS
 from keras_vit.weights import find_weights
 from keras_vit.weights.cache import cached_path
 

@@ -22,8 +22,8 @@ from keras_vit.data.sources import SOURCES, Opener
 from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.deploy.precisions import PRECISIONS, Budget, Precision
-from keras_vit.specs import VARIANTS
 from keras_vit.training.recipes import PRESETS, Preset, Recipe
+from keras_vit.variant_specs import VARIANTS
 from keras_vit.weights import open_checkpoint, parameter_count
 
 TOY = keras_vit.ViTSpec(patch_size=8, hidden_dim=24, depth=2, num_heads=2, mlp_dim=40)

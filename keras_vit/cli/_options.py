@@ -75,7 +75,7 @@ def check_data(name: str, data: str) -> None:
 
 def check_model(name: str, model: str) -> None:
     """Raises a `UsageError` if there is no such model."""
-    from keras_vit.specs import find_variant
+    from keras_vit.variant_specs import find_variant
 
     find_variant(model)
 

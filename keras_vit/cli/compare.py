@@ -86,7 +86,8 @@ class Arguments(_trials.TrialArguments):
 
     def varied(self) -> list[tuple[str, str]]:
         """Each model with each of its variations; "" for the model itself."""
-        from keras_vit.specs import VARIANTS, ViTSpec, find_variant
+        from keras_vit.specs import ViTSpec
+        from keras_vit.variant_specs import VARIANTS, find_variant
 
         found = []
         for name in dict.fromkeys(map(find_variant, self.models)):

@@ -128,8 +128,8 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
         data = given.get("data", preset.data or "")
     model = given.get("model", preset.model)
     if "model" in given:
-        from keras_vit.specs import find_variant
         from keras_vit.training.settings import adapted, in_usual_size
+        from keras_vit.variant_specs import find_variant
 
         with contextlib.suppress(UsageError):  # an unknown model is refused later
             if find_variant(model) != find_variant(preset.model):
@@ -142,7 +142,7 @@ def _begun_with(given: Mapping[str, Any]) -> dict[str, Any]:
     folder = given.get("run") or (given.get("out") if given.get("resume") else None)
     if folder is None:
         return {}
-    from keras_vit.specs import find_variant
+    from keras_vit.variant_specs import find_variant
 
     with contextlib.suppress(UsageError):  # the run is opened later, with an error
         begun = _files.read_record(Path(folder) / "recipe.json", RunRecipe, format=1)
@@ -335,8 +335,9 @@ def _check_fewshot(arguments: Arguments, source: Any) -> None:
 
 def _self_supervised_end(run: Any) -> str:
     """What training without classes reached, and what to do with its weights."""
-    from keras_vit.specs import VARIANTS, find_variant, spec_from_dict
+    from keras_vit.specs import spec_from_dict
     from keras_vit.training.ablations import difference
+    from keras_vit.variant_specs import VARIANTS, find_variant
 
     last = run.metrics()[-1]
     model = find_variant(run.spec["model"])

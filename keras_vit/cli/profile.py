@@ -70,7 +70,8 @@ def run(arguments: Arguments) -> None:
 
 def _model(arguments: Arguments, run: Any) -> tuple[str, Any, int, tuple[int, int]]:
     """The name, the spec, the number of classes and the image size."""
-    from keras_vit.specs import USUAL_SIZES, VARIANTS, as_size, find_variant, spec_from_dict
+    from keras_vit.specs import as_size, spec_from_dict
+    from keras_vit.variant_specs import USUAL_SIZES, VARIANTS, find_variant
 
     if run is not None:
         size = arguments.image_size or tuple(run.spec["image_size"])

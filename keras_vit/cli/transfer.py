@@ -110,8 +110,9 @@ class Arguments:
             check_recipe(self.recipe(task), model)
 
     def _overrides(self, model: str) -> str:
-        from keras_vit.specs import VARIANTS, ViTSpec, spec_from_dict
+        from keras_vit.specs import ViTSpec, spec_from_dict
         from keras_vit.training.ablations import difference
+        from keras_vit.variant_specs import VARIANTS
 
         spec, usual = spec_from_dict(self._run_spec().spec), VARIANTS[model]
         if not isinstance(usual, ViTSpec):
@@ -135,7 +136,7 @@ class Arguments:
     @property
     def start(self) -> tuple[str, str]:
         """The name of the model and its initial weights."""
-        from keras_vit.specs import find_variant
+        from keras_vit.variant_specs import find_variant
 
         if self.run is None:
             return find_variant(self.model), self.weights

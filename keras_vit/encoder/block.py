@@ -74,17 +74,27 @@ class MLPKind(NamedTuple):
 
 def plain_mlp(ops: Ops, x):
     """Dense, GELU, Dense, the official `MlpBlock`."""
-    return _mlp_output(ops, ops.activation(ops.spec.activation, ops.dense("dense_0", x)))
+    hidden = ops.activation(ops.spec.activation, ops.dense("dense_0", x))
+    return _mlp_output(ops, ops.dropout("drop_hidden", hidden))
 
 
 def gated_mlp(ops: Ops, x):
     """activation(gate(x)) * dense_0(x), then Dense (Shazeer 2020, arXiv 2002.05202; SwiGLU)."""
+    return _mlp_output(ops, _gated(ops, x))
+
+
+def gated_norm_mlp(ops: Ops, x):
+    """`gated_mlp` with a LayerNorm before the last Dense (Fang et al. 2023, arXiv 2303.11331)."""
+    return _mlp_output(ops, ops.norm("norm", _gated(ops, x)))
+
+
+def _gated(ops: Ops, x):
     gate = ops.activation(ops.spec.activation, ops.dense("gate", x))
-    return _mlp_output(ops, ops.product(gate, ops.dense("dense_0", x)))
+    return ops.dropout("drop_hidden", ops.product(gate, ops.dense("dense_0", x)))
 
 
 def _mlp_output(ops: Ops, x):
-    return ops.dropout("drop_output", ops.dense("dense_1", ops.dropout("drop_hidden", x)))
+    return ops.dropout("drop_output", ops.dense("dense_1", x))
 
 
 PLAIN_ROWS = rows("""
@@ -93,14 +103,19 @@ Dense_0/bias      dense_0/bias      tiny      M
 Dense_1/kernel    dense_1/kernel    glorot    M D
 Dense_1/bias      dense_1/bias      tiny      D
 """)
-# No official file has a gate, so keras_vit defines its key.
+# No official file has a gate or a norm here, so keras_vit defines their keys.
 _GATE_ROWS = rows("""
 Gate_0/kernel     gate/kernel       glorot    D M
 Gate_0/bias       gate/bias         tiny      M
 """)
+_NORM_ROWS = rows("""
+LayerNorm_0/scale    norm/gamma    ones     M
+LayerNorm_0/bias     norm/beta     zeros    M
+""")
 MLPS: dict[str, MLPKind] = {
     "plain": MLPKind(plain_mlp, PLAIN_ROWS),
     "gated": MLPKind(gated_mlp, [*_GATE_ROWS, *PLAIN_ROWS]),
+    "gated_norm": MLPKind(gated_norm_mlp, [*_GATE_ROWS, *_NORM_ROWS, *PLAIN_ROWS]),
 }
 
 
@@ -117,11 +132,17 @@ def all_block_rows() -> list[Row]:
 
 
 # The fields of the spec that a block reads besides its sizes, with the values of the paper's block.
-ATTENTION_OPTIONS = {"rotation": "none", "qk_norm": False}
+_BIASES = ("query_bias", "key_bias", "value_bias")
+ATTENTION_OPTIONS = {"rotation": "none", "qk_norm": False, **dict.fromkeys(_BIASES, True)}
 MLP_OPTIONS = {"mlp_kind": "plain"}
 BLOCK_OPTIONS = {"layer_scale": None, **ATTENTION_OPTIONS, **MLP_OPTIONS}
-# Options that a file of weights shows only by its rows, with the values that they are read as.
-SHOWN_BY_ROWS = {"layer_scale": 1e-5, "qk_norm": True}
+# Options that a file of weights shows only by its rows, with the values that they are read as: if
+# it has the rows, and if not.
+SHOWN_BY_ROWS = {
+    "layer_scale": (1e-5, None),
+    "qk_norm": (True, False),
+    **dict.fromkeys(_BIASES, (True, False)),
+}
 
 ATTENTION_ROWS = rows("""
 query/kernel    query/kernel    glorot    D H d
@@ -144,6 +165,13 @@ key_ln/bias       key_norm/beta       zeros    d
 """,
     when="qk_norm",
 )
+SELF_ATTENTION_ROWS = [
+    *(
+        row._replace(when=w) if (w := row.path.replace("/", "_")) in _BIASES else row
+        for row in ATTENTION_ROWS
+    ),
+    *QK_NORM_ROWS,
+]
 _BLOCK_ROWS = [
     *rows("""
 LayerNorm_0/scale    norm_attention/gamma    ones     D
@@ -151,7 +179,7 @@ LayerNorm_0/bias     norm_attention/beta     zeros    D
 LayerNorm_2/scale    norm_mlp/gamma          ones     D
 LayerNorm_2/bias     norm_mlp/beta           zeros    D
 """),
-    *nested([*ATTENTION_ROWS, *QK_NORM_ROWS], "MultiHeadDotProductAttention_1/", "attention/"),
+    *nested(SELF_ATTENTION_ROWS, "MultiHeadDotProductAttention_1/", "attention/"),
 ]
 # LayerScale (Touvron et al. 2021, arXiv 2103.17239). No official file has it, so keras_vit defines
 # its keys.

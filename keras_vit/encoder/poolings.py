@@ -24,12 +24,14 @@ class Pooling:
             the two classifiers of a `DistilledHead`.
         rows: the weights, by paths in the pooling.
         width: the width of the output, in multiples of hidden_dim.
+        unread_tokens: how many of the learned tokens, the last ones, the output does not depend on.
     """
 
     call: Callable[[Ops, Any], Any] | None
     tokens: tuple[str, ...] = ()
     rows: Sequence[Row] = ()
     width: int = 1
+    unread_tokens: int = 0
 
     @property
     def prefix_tokens(self) -> int:
@@ -69,6 +71,8 @@ POOLINGS: dict[str, Pooling] = {
     "token": Pooling(_first_tokens(1), ("class_token",)),
     # The mean of all patches.
     "gap": Pooling(_patch_mean),
+    # The same, beside a class token that takes part in attention.
+    "token_gap": Pooling(_patch_mean, ("class_token",), unread_tokens=1),
     # The class token and the mean of all patches, which DINOv2's classifiers read.
     "token_mean": Pooling(_token_and_mean, ("class_token",), width=2),
     # Multihead attention pooling (Zhai et al. 2022; big_vision `MAPHead`).

@@ -272,9 +272,37 @@ POSITION_EMBEDDINGS: dict[str, PositionEmbedding] = {
 }
 
 # Rotary position embeddings: queries and keys turn by their patch's angles (Su et al. 2021).
+
+
+def _axial_angles(
+    grid: Grid, head_dim: int, base: float, places: Callable[[int], np.ndarray]
+) -> np.ndarray:
+    """One half of the angles are the row's place, the other the column's, times frequencies.
+
+    `places` gives the places along an axis of n patches; the frequencies are head_dim / 4, from 1
+    down to nearly 1 / base.
+    """
+    frequencies = base ** -(np.arange(head_dim // 4) / (head_dim // 4))
+    axes = (np.outer(places(side), frequencies) for side in grid)
+    rows, columns = np.indices(grid).reshape(2, -1)  # (2, patches), raster order
+    return np.concatenate([a[i] for a, i in zip(axes, (rows, columns), strict=True)], axis=1)
+
+
 # For each kind a function of the grid and of head_dim that returns the angles of each patch, in
 # radians (patches, head_dim / 2). They turn the pairs of a head's first and second half.
-ROTATIONS: dict[str, Callable[[Grid, int], np.ndarray] | None] = {"none": None}
+ROTATIONS: dict[str, Callable[[Grid, int], np.ndarray] | None] = {
+    # Simeoni et al. 2025, arXiv 2508.10104: the centres of n patches, between -1 and 1, times 2 pi.
+    "dinov3": functools.partial(
+        _axial_angles,
+        base=100.0,
+        places=lambda n: 2 * np.pi * ((2 * np.arange(n) + 1) / n - 1),
+    ),
+    # Fang et al. 2023, arXiv 2303.11331: places in the grid of pre-training.
+    "eva02": functools.partial(
+        _axial_angles, base=10_000.0, places=lambda n: np.arange(n) * (16 / n)
+    ),
+    "none": None,
+}
 
 
 def rotation_factors(kind: str, tokens: Tokens, head_dim: int) -> tuple[np.ndarray, np.ndarray]:

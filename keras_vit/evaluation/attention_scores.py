@@ -37,13 +37,13 @@ def attention_maps(model: Any, inputs: np.ndarray) -> np.ndarray:
     check_inputs(np.asarray(inputs), model.preprocessing)
     parts, spec = in_parts(inputs, images_at_once(model)), model.spec
     maps = [
-        rollout((scores for scores, _ in each_block(model, p)), spec.prefix_tokens, spec.registers)
+        rollout((s for s, _ in each_block(model, p)), spec.prefix_tokens, spec.unread_tokens)
         for p in parts
     ]
     return np.concatenate(maps).reshape(len(inputs), *model.grid)  # (n, rows, columns)
 
 
-def rollout(attention_scores: Iterable[np.ndarray], prefix: int, registers: int = 0) -> np.ndarray:
+def rollout(attention_scores: Iterable[np.ndarray], prefix: int, unread: int = 0) -> np.ndarray:
     """Attention multiplied through the layers (Abnar and Zuidema 2020).
 
     In each layer, scores are averaged over heads, the identity is added for the residual, and rows
@@ -56,7 +56,8 @@ def rollout(attention_scores: Iterable[np.ndarray], prefix: int, registers: int 
             each row sums to 1. Or one array (layers, n, heads, tokens, tokens).
         prefix: the number of tokens before the patches: 1 for a class token, 2 for a class and a
             distillation token, and as many more as there are registers.
-        registers: the number of registers, which no prediction reads.
+        unread: how many of these, the last ones, the prediction does not read: registers, and the
+            class token of EVA-02.
 
     Returns:
         (n, patches); the largest value in each image is 1.
@@ -64,7 +65,7 @@ def rollout(attention_scores: Iterable[np.ndarray], prefix: int, registers: int 
     layers = [_with_residual(scores) for scores in attention_scores]
     count, tokens, _ = layers[0].shape
     rows = np.zeros((count, tokens))
-    readers = _readers(prefix, registers)
+    readers = _readers(prefix, unread)
     rows[:, readers] = 1 / rows[:, readers].shape[1]
     # From the last layer to the first, each product is of rows and a matrix, not of two matrices.
     for layer in reversed(layers):
@@ -73,20 +74,20 @@ def rollout(attention_scores: Iterable[np.ndarray], prefix: int, registers: int 
     return patches / patches.max(axis=-1, keepdims=True)
 
 
-def head_maps(scores: np.ndarray, grid: Grid, registers: int = 0) -> np.ndarray:
+def head_maps(scores: np.ndarray, grid: Grid, unread: int = 0) -> np.ndarray:
     """What the class token attends to in each head (as in DINO, figure 1).
 
     Args:
         scores: attention scores (n, heads, tokens, tokens); the patches come last.
         grid: rows and columns of patches.
-        registers: as in `rollout`.
+        unread: as in `rollout`.
 
     Returns:
         (n, heads, rows, columns): the row of the class token over the patches, the mean of the rows
         of class and distillation token, or the mean row of all patches without such tokens.
     """
     prefix = scores.shape[-1] - grid[0] * grid[1]
-    readers = scores[:, :, _readers(prefix, registers), prefix:]
+    readers = scores[:, :, _readers(prefix, unread), prefix:]
     maps = readers.mean(axis=2, dtype=np.float64)  # (n, heads, patches)
     return maps.reshape(*maps.shape[:2], *grid)  # (n, heads, rows, columns)
 
@@ -155,9 +156,9 @@ def to_numpy(tensor: Any) -> np.ndarray:
     return np.asarray(ops.cast(tensor, "float32"))
 
 
-def _readers(prefix: int, registers: int) -> slice:
-    """The tokens whose outputs the prediction reads: those before the registers, or the patches."""
-    return slice(prefix - registers) if prefix > registers else slice(prefix, None)
+def _readers(prefix: int, unread: int) -> slice:
+    """The tokens whose outputs the prediction reads: the first ones, or the patches."""
+    return slice(prefix - unread) if prefix > unread else slice(prefix, None)
 
 
 def _with_residual(scores: np.ndarray) -> np.ndarray:

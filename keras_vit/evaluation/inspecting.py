@@ -103,7 +103,7 @@ def _checked(block: int | None, depth: int) -> int:
 def _attention(model: Any, pictures: np.ndarray, block: int) -> dict[str, Any]:
     """What a ViT does with a few pictures: rollout, heads and features."""
     grid, prefix, parts = model.grid, model.spec.prefix_tokens, []
-    registers = model.spec.registers
+    unread = model.spec.unread_tokens
     inputs = normalise(pictures, model.preprocessing)
     for batch in attention.in_parts(inputs, attention.images_at_once(model)):
         means = []
@@ -111,8 +111,8 @@ def _attention(model: Any, pictures: np.ndarray, block: int) -> dict[str, Any]:
             scores, output = computed
             means.append(scores.mean(axis=1, keepdims=True))
             if i == block:
-                heads = attention.head_maps(scores, grid, registers)
-        maps = attention.rollout(means, prefix, registers)
+                heads = attention.head_maps(scores, grid, unread)
+        maps = attention.rollout(means, prefix, unread)
         maps = maps.reshape(-1, *grid)  # (n, patches) to (n, rows, columns)
         if not model.spec.norm_after_pooling:
             output = model.get_layer("encoder_norm")(output)

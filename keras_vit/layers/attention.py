@@ -9,15 +9,14 @@ from typing import Any
 from keras_vit._checks import choice, positive_integer
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops, register
-from keras_vit.encoder.block import ATTENTION_OPTIONS, ATTENTION_ROWS, self_attention
+from keras_vit.encoder.block import ATTENTION_OPTIONS, SELF_ATTENTION_ROWS, self_attention
 from keras_vit.encoder.patch_grids import Tokens, as_grid
 from keras_vit.encoder.positions import POSITION_EMBEDDINGS, rotation_factors
+from keras_vit.encoder.weight_rows import present
 from keras_vit.layers.base import (
     ConfiguredLayer,
     add_position_weights,
     build_rows,
-    layer_norm,
-    named_build,
     position_weights,
 )
 from keras_vit.layers.keras_ops import KerasOps
@@ -28,9 +27,9 @@ class MultiHeadAttention(ConfiguredLayer):
     """Scaled dot-product attention of queries over keys and values (paper, appendix A).
 
     The projections `query`, `key`, `value` and `out` are Dense layers (hidden_dim, hidden_dim)
-    with biases. Their kernels, reshaped to (hidden_dim, heads, head_dim), are the kernels of the
-    official `MultiHeadDotProductAttention`. Initialisers: Xavier uniform on the two-dimensional
-    shape for kernels, zero for biases.
+    with biases unless it is said otherwise. Their kernels, reshaped to (hidden_dim, heads,
+    head_dim), are the kernels of the official `MultiHeadDotProductAttention`. Initialisers: Xavier
+    uniform on the two-dimensional shape for kernels, zero for biases.
 
     The backend's fused attention is used unless the attention scores are returned or dropped out.
 
@@ -45,7 +44,8 @@ class MultiHeadAttention(ConfiguredLayer):
             such as "learned", have no effect here.
         grid: rows and columns of patches; needed by kinds that act inside attention.
         class_token: whether a class token precedes the patches; used by these kinds too.
-        rotation, qk_norm: as in `ViTSpec`.
+        rotation, qk_norm, query_bias, key_bias, value_bias: as in `ViTSpec`. A rotation needs the
+            patches' grid.
         layer_norm_eps: added to the variance where queries and keys are normalised.
     """
 
@@ -71,6 +71,8 @@ class MultiHeadAttention(ConfiguredLayer):
         self._positions = POSITION_EMBEDDINGS[position_embedding]
         if self._positions.bias and grid is None:
             raise UsageError(f"position_embedding={position_embedding!r} needs the patches' grid.")
+        if self.rotation != "none" and grid is None:
+            raise UsageError(f"rotation={self.rotation!r} needs the patches' grid.")
         self.drop_weights = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.query = self.key = self.value = self.out = None
 
@@ -79,12 +81,9 @@ class MultiHeadAttention(ConfiguredLayer):
         width = input_shape[-1]
         if width % self.num_heads:
             raise ValueError(f"num_heads={self.num_heads} does not divide the width {width}.")
-        head_dim = width // self.num_heads
-        build_rows(self, ATTENTION_ROWS, D=width, H=self.num_heads, d=head_dim)
-        for name in ("query_norm", "key_norm") if self.qk_norm else ():
-            setattr(self, name, layer_norm(name, self.layer_norm_eps, self.dtype_policy))
-            heads = (None, None, self.num_heads, head_dim)  # (batch, tokens, heads, head_dim)
-            named_build(getattr(self, name), heads, self.trainable)
+        sizes = {"D": width, "H": self.num_heads, "d": width // self.num_heads}
+        # The norms' input: (batch, tokens, heads, head_dim)
+        build_rows(self, present(SELF_ATTENTION_ROWS, self), rank=4, **sizes)
         if self._positions.bias is not None:
             tokens = Tokens(self.grid, int(self.class_token))
             weights = self._positions.attention_weights
@@ -116,9 +115,8 @@ class MultiHeadAttention(ConfiguredLayer):
         weights = position_weights(self, self._positions.attention_weights, dtype)
         return ops.cast(self._positions.bias(weights, self._tokens(count), ops), dtype)
 
-    def rotation_factors(self, count: int) -> tuple[Any, Any]:
+    def rotation_factors(self, count: int, head_dim: int) -> tuple[Any, Any]:
         """The two factors by which `count` tokens turn; see `encoder/positions.py`."""
-        head_dim = self.query.units // self.num_heads
         return rotation_factors(self.rotation, self._tokens(count), head_dim)
 
     def _tokens(self, count: int) -> Tokens:

@@ -111,12 +111,13 @@ def named_build(
         layer.trainable = False
 
 
-def build_rows(layer: Any, rows: Sequence[Row], **sizes: int) -> None:
-    """Gives a layer the Dense layers and variables that rows list, as attributes, and builds them.
+def build_rows(layer: Any, rows: Sequence[Row], rank: int = 3, **sizes: int) -> None:
+    """Gives a layer what rows list, as attributes, and builds it: Dense layers, norms, variables.
 
     Args:
         layer: the layer that is being built.
-        rows: weights of the layer itself, or kernels and biases of its Dense layers.
+        rows: weights of the layer itself, of its Dense layers, or of its LayerNorms.
+        rank: the number of axes of the norms' inputs.
         sizes: the sizes in the rows' shapes.
     """
     for name, group in itertools.groupby(rows, lambda row: row.path.split("/")[0]):
@@ -128,13 +129,22 @@ def build_rows(layer: Any, rows: Sequence[Row], **sizes: int) -> None:
         }
         if "" in weights:
             made = layer.add_weight(shape=tuple(shapes[""]), initializer=initial[""], name=name)
+        elif "gamma" in weights:
+            made = layer_norm(name, layer.layer_norm_eps, layer.dtype_policy)
+            named_build(made, (*[None] * (rank - 1), *shapes["gamma"]), layer.trainable)
         else:
-            units = math.prod(shapes["bias"])
-            initializers = {f"{part}_initializer": each for part, each in initial.items()}
-            made = keras.layers.Dense(units, dtype=layer.dtype_policy, name=name, **initializers)
-            inputs = math.prod(shapes["kernel"]) // units
-            named_build(made, (None, inputs), layer.trainable)
+            made = _dense(layer, name, shapes, initial)
         setattr(layer, name, made)
+
+
+def _dense(layer: Any, name: str, shapes: Mapping, initial: Mapping) -> keras.layers.Dense:
+    kernel, bias = shapes["kernel"], shapes.get("bias")
+    units = math.prod(bias or kernel[1:])  # without a bias, the kernel has one axis of inputs
+    initializers = {f"{part}_initializer": each for part, each in initial.items()}
+    options = {"use_bias": bias is not None, "dtype": layer.dtype_policy, "name": name}
+    made = keras.layers.Dense(units, **options, **initializers)
+    named_build(made, (None, math.prod(kernel) // units), layer.trainable)
+    return made
 
 
 def add_position_weights(

@@ -96,8 +96,9 @@ class KerasOps(Ops):
         return ops.reshape(x, (-1, x.shape[1], heads, x.shape[-1] // heads))
 
     def rotate(self, x):
-        turned, exchanged = (ops.cast(f, x.dtype) for f in self.layer.rotation_factors(x.shape[1]))
-        half = x.shape[-1] // 2
+        _, count, _, dim = x.shape
+        turned, exchanged = (ops.cast(f, x.dtype) for f in self.layer.rotation_factors(count, dim))
+        half = dim // 2
         return x * turned + ops.concatenate([x[..., half:], x[..., :half]], axis=-1) * exchanged
 
     def activation(self, name, x):

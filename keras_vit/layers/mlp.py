@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import get_args
 
 from keras_vit._checks import choice, positive_integer
@@ -24,9 +25,10 @@ class MLP(ConfiguredLayer):
         activation: as in `ViTSpec`.
         dropout: rate after each Dense.
         mlp_kind: as in `ViTSpec`.
+        layer_norm_eps: added to the variance where the hidden layer is normalised.
     """
 
-    options = MLP_OPTIONS
+    options = MappingProxyType({**MLP_OPTIONS, "layer_norm_eps": 1e-6})
 
     def __init__(self, mlp_dim: int, activation: str = "tanh", dropout: float = 0.0, **kwargs):
         super().__init__(**kwargs)
@@ -37,8 +39,9 @@ class MLP(ConfiguredLayer):
         self.drop_output = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, input_shape):
-        """Creates both Dense layers."""
-        build_rows(self, MLPS[self.mlp_kind].rows, D=input_shape[-1], M=self.mlp_dim)
+        """Creates the Dense layers, and the norm of kinds that have one."""
+        sizes = {"D": input_shape[-1], "M": self.mlp_dim}
+        build_rows(self, MLPS[self.mlp_kind].rows, rank=len(input_shape), **sizes)
         self.built = True
 
     def call(self, x, training=None):

@@ -119,6 +119,7 @@ POOLING_LAYERS = {
     "token": lambda spec, name: TokenPooling(name=name),
     "distilled": lambda spec, name: DistilledPooling(name=name),
     "gap": lambda spec, name: AveragePooling(spec.prefix_tokens, name=name),
+    "token_gap": lambda spec, name: AveragePooling(spec.prefix_tokens, name=name),
     "token_mean": lambda spec, name: TokenMeanPooling(spec.prefix_tokens, name=name),
     "map": lambda spec, name: MAPPooling(
         spec.num_heads, spec.mlp_dim, spec.activation, spec.layer_norm_eps, name=name

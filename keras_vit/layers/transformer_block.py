@@ -43,7 +43,8 @@ class TransformerBlock(ConfiguredLayer):
         attention_dropout: rate on the attention scores.
         drop_path: probability that a branch is dropped for an example.
         position_embedding, grid, class_token: as in `MultiHeadAttention`.
-        layer_scale, mlp_kind, rotation, qk_norm: as in `ViTSpec`.
+        layer_scale, mlp_kind, rotation, qk_norm, query_bias, key_bias, value_bias: as in
+            `ViTSpec`.
     """
 
     options = BLOCK_OPTIONS
@@ -83,7 +84,12 @@ class TransformerBlock(ConfiguredLayer):
         self.skip_attention = StochasticDepth(drop_path, dtype=policy)
         self.norm_mlp = layer_norm("norm_mlp", layer_norm_eps, policy)
         self.mlp = MLP(
-            mlp_dim, activation, dropout, dtype=policy, name="mlp", **self.chosen(MLP_OPTIONS)
+            mlp_dim,
+            activation,
+            dropout,
+            dtype=policy,
+            name="mlp",
+            **self.chosen((*MLP_OPTIONS, "layer_norm_eps")),
         )
         self.skip_mlp = StochasticDepth(drop_path, dtype=policy)
 

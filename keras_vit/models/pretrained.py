@@ -17,15 +17,8 @@ from keras_vit.labels import imagenet2012_labels
 from keras_vit.models.bit import BiT
 from keras_vit.models.image_model import ARGUMENTS, refuse_keywords
 from keras_vit.models.vit import ViT
-from keras_vit.specs import (
-    USUAL_SIZES,
-    VARIANTS,
-    Preprocessing,
-    ResNetSpec,
-    Spec,
-    as_size,
-    find_variant,
-)
+from keras_vit.specs import Preprocessing, ResNetSpec, Spec, as_size
+from keras_vit.variant_specs import USUAL_SIZES, VARIANTS, find_variant
 from keras_vit.weights.catalogue import PublishedWeights, find_weights
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
 from keras_vit.weights.download import fetch
@@ -297,6 +290,7 @@ def _fields_of_file(checkpoint: Checkpoint, spec: Spec, keeps_head: bool) -> dic
         "layer_norm_eps": stored.layer_norm_eps,
         "norm_after_pooling": stored.norm_after_pooling,
         "resampling": stored.resampling,
+        **{name: getattr(stored, name) for name in ("query_bias", "key_bias", "value_bias")},
         # The pre-training representation is dropped with its head (paper, section 3.1.1).
         "representation_dim": stored.representation_dim if keeps_head else None,
     }

@@ -9,7 +9,8 @@ from typing import Concatenate, ParamSpec
 from keras_vit.models.bit import BiT
 from keras_vit.models.pretrained import create_model
 from keras_vit.models.vit import ViT
-from keras_vit.specs import VARIANTS, Spec, ViTSpec
+from keras_vit.specs import Spec, ViTSpec
+from keras_vit.variant_specs import VARIANTS
 
 _Arguments = ParamSpec("_Arguments")
 
@@ -81,6 +82,16 @@ DINOv2_S14_reg4 = _constructor(create_model, "DINOv2-S_14-reg4")
 DINOv2_B14_reg4 = _constructor(create_model, "DINOv2-B_14-reg4")
 DINOv2_L14_reg4 = _constructor(create_model, "DINOv2-L_14-reg4")
 DINOv2_G14_reg4 = _constructor(create_model, "DINOv2-G_14-reg4")
+DINOv3_S16 = _constructor(create_model, "DINOv3-S_16")
+DINOv3_S16_plus = _constructor(create_model, "DINOv3-S_16-plus")
+DINOv3_B16 = _constructor(create_model, "DINOv3-B_16")
+DINOv3_L16 = _constructor(create_model, "DINOv3-L_16")
+DINOv3_H16_plus = _constructor(create_model, "DINOv3-H_16-plus")
+DINOv3_7B16 = _constructor(create_model, "DINOv3-7B_16")
+EVA02_Ti14 = _constructor(create_model, "EVA02-Ti_14")
+EVA02_S14 = _constructor(create_model, "EVA02-S_14")
+EVA02_B14 = _constructor(create_model, "EVA02-B_14")
+EVA02_L14 = _constructor(create_model, "EVA02-L_14")
 BiT_R8x1 = _constructor(create_model, "BiT-R8x1")
 BiT_R50x1 = _constructor(create_model, "BiT-R50x1")
 BiT_R101x1 = _constructor(create_model, "BiT-R101x1")

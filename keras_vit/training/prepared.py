@@ -16,7 +16,7 @@ from keras_vit.models import create_model
 from keras_vit.models.image_model import ImageModel
 from keras_vit.recipe import SELF_SUPERVISED, Recipe
 from keras_vit.runs import Run
-from keras_vit.specs import VARIANTS, as_size, find_variant
+from keras_vit.specs import as_size
 from keras_vit.training import costs
 from keras_vit.training.class_weights import balanced_weights
 from keras_vit.training.distillation import Distillation
@@ -28,6 +28,7 @@ from keras_vit.training.plan import Plan, parameter_counts, plan_of
 from keras_vit.training.settings import check_masked, check_pooled, spec_fields
 from keras_vit.training.tasks import Task, task_of
 from keras_vit.training.trainable_variables import adapt
+from keras_vit.variant_specs import VARIANTS, find_variant
 
 
 def build(

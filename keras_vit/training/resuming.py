@@ -16,10 +16,11 @@ from keras_vit._keras import backend, keras_flavour
 from keras_vit.data import Source, Split, split_source
 from keras_vit.models.image_model import ImageModel, layer_name
 from keras_vit.recipe import CHOSEN_HERE, Recipe
-from keras_vit.specs import find_variant, spec_from_dict
+from keras_vit.specs import spec_from_dict
 from keras_vit.training.plan import CHECKPOINT_EVERY, interval, steps_of, total_steps
 from keras_vit.training.prepared import Beginning, Prepared, Saving, build
 from keras_vit.training.settings import differences, plain
+from keras_vit.variant_specs import find_variant
 from keras_vit.weights.hashing import weights_sha256
 
 # Settings that a resumed run may change: they do not change the steps that were already made.

@@ -19,7 +19,6 @@ from keras_vit.data.sources import check_out
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.pretrained import check_weights
 from keras_vit.recipe import Recipe
-from keras_vit.specs import VARIANTS, find_variant
 from keras_vit.training import resuming
 from keras_vit.training.callbacks import NO_HOOKS, Hooks
 from keras_vit.training.checkpoints import Checkpoints
@@ -33,6 +32,7 @@ from keras_vit.training.prepared import Beginning, Prepared, Saving, prepare, sa
 from keras_vit.training.settings import check_recipe, spec_fields
 from keras_vit.training.tasks import MultiLabel, SingleLabel, Task
 from keras_vit.training.trainable_variables import check_adaptable, restoring_trainable
+from keras_vit.variant_specs import VARIANTS, find_variant
 
 # Enough are timed: three that take two seconds, or one that takes ten.
 _MOST_TIMED = 100

@@ -12,9 +12,10 @@ from keras_vit._errors import UsageError
 from keras_vit.encoder.masked_patches import check_decoder, check_maskable, masked_count
 from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.recipe import SELF_SUPERVISED, Recipe, only
-from keras_vit.specs import USUAL_SIZES, VARIANTS, Spec, ViTSpec, as_size, find_variant
+from keras_vit.specs import Spec, ViTSpec, as_size
 from keras_vit.training.ablations import overridden
 from keras_vit.training.plan import interval, to_steps, total_steps, warmup_steps
+from keras_vit.variant_specs import USUAL_SIZES, VARIANTS, find_variant
 
 # Rows and columns of patches in the image size that is chosen for a model. 224 pixels have 7 of the
 # largest patches.

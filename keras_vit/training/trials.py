@@ -21,13 +21,14 @@ from keras_vit.data import Source, Split
 from keras_vit.models.image_model import layer_name
 from keras_vit.models.profile import profile
 from keras_vit.recipe import CHOSEN_HERE, Recipe
-from keras_vit.specs import find_variant, spec_from_dict
+from keras_vit.specs import spec_from_dict
 from keras_vit.training.callbacks import NO_HOOKS, Hooks
 from keras_vit.training.plan import total_steps, warmup_steps
 from keras_vit.training.prepared import Saving
 from keras_vit.training.resuming import has_checkpoint, settings_of
 from keras_vit.training.run import train
 from keras_vit.training.settings import adapted, differences, plain
+from keras_vit.variant_specs import find_variant
 
 FORMAT = 1
 _RESULT = "result.json"

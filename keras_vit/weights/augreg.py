@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from keras_vit._errors import UsageError
-from keras_vit.specs import find_variant
+from keras_vit.variant_specs import find_variant
 from keras_vit.weights.catalogue import AUGREG_MODELS, PublishedWeights, augreg_weights
 
 INDEX_URL = "https://storage.googleapis.com/vit_models/augreg/index.csv"

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from keras_vit._errors import UsageError, did_you_mean, squeeze
-from keras_vit.specs import VARIANTS, Preprocessing, find_variant
+from keras_vit.specs import Preprocessing
+from keras_vit.variant_specs import VARIANTS, find_variant
 
 _VIT = "https://storage.googleapis.com/vit_models/"
 _BIT = "https://storage.googleapis.com/bit_models/"

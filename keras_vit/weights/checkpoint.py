@@ -8,7 +8,7 @@ import functools
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,13 @@ from keras_vit import _json, specs
 from keras_vit._checks import LONGEST_SIDE, Resampling, label_names
 from keras_vit._errors import UsageError
 from keras_vit._json import Lines, Side, Sides
-from keras_vit.encoder.block import MLPS, SHOWN_BY_ROWS, all_block_rows
+from keras_vit.encoder.block import BLOCK_OPTIONS, MLPS, SHOWN_BY_ROWS, all_block_rows
 from keras_vit.encoder.patch_grids import Tokens
 from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.encoder.positions import POSITION_EMBEDDINGS, PositionEmbedding
 from keras_vit.encoder.weight_rows import with_present_names
-from keras_vit.specs import VARIANTS, Preprocessing, ResNetSpec, ResNetStem, Spec, ViTSpec
+from keras_vit.specs import Preprocessing, ResNetSpec, ResNetStem, Spec, ViTSpec
+from keras_vit.variant_specs import VARIANTS
 from keras_vit.weights import hub_config
 from keras_vit.weights.dialects import WeightsLayout, find_layout
 from keras_vit.weights.hub_preprocessing import timm_preprocessing, transformers_preprocessing
@@ -33,11 +34,13 @@ from keras_vit.weights.tensors import METADATA, Tensors, open_tensors
 # The fields that names and shapes determine; the others can only be stated in metadata. And the
 # fields that make a variant: head, dropout rates, numerics and channels may differ.
 _SHAPED = (
-    "patch_size hidden_dim depth mlp_dim representation_dim stem in_channels registers layers width"
-)
+    "patch_size", "hidden_dim", "depth", "mlp_dim", "representation_dim", "stem", "in_channels",
+    "registers", "layers", "width",
+)  # fmt: skip
 _OF_VARIANT = (
-    "patch_size hidden_dim depth num_heads mlp_dim stem registers mlp_kind qk_norm layers width"
-)
+    "patch_size", "hidden_dim", "depth", "num_heads", "mlp_dim", "stem", "registers", "layers",
+    "width", *(BLOCK_OPTIONS.keys() - {"layer_scale"}),
+)  # fmt: skip
 # What the axes of a weight show. A convolution before the patches reads the image in their place.
 _AXES = {
     "embedding/kernel": ("patch_size", "", "in_channels", "hidden_dim"),
@@ -48,7 +51,7 @@ _AXES = {
 }
 _BLOCK_0 = "Transformer/encoderblock_0/"
 _MOST_COMPUTED = 1 << 25
-_NUMERICS = ("activation", "layer_norm_eps", "num_heads", "norm_after_pooling")
+_NUMERICS = ("activation", "layer_norm_eps", "num_heads", "norm_after_pooling", "rotation")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,15 +156,20 @@ class Checkpoint:
         Raises:
             UsageError: the config contradicts the weights, or states what keras_vit does not have.
         """
+        return {field: self._stated[field] for field in _NUMERICS if field in self._stated}
+
+    @functools.cached_property
+    def _stated(self) -> dict[str, Any]:
+        # Fields of the spec; perhaps the pooling too.
         config, stated = self.tensors.config, self.metadata.get("spec", {})
         if "activation" in stated:  # a BiT's spec has none
-            return {field: stated[field] for field in _NUMERICS if field in stated}
+            return stated
         try:
-            shown = {"registers": 0, **self._sizes, "mlp_kind": self._mlp_kind()}
+            shown = {"registers": 0, **self._sizes, **self._block_options()}
             stated = hub_config.stated_numerics(config, shown, "cls" in self.layout.places)
         except UsageError as error:
             raise UsageError(f"{self.path}: {error}") from None
-        gated = {"activation": "silu"} if self._mlp_kind() == "gated" else {}
+        gated = {"activation": "silu"} if self._mlp_kind().startswith("gated") else {}
         return {**self.layout.family.numerics, **gated, **self.layout.shown, **stated}
 
     @property
@@ -169,6 +177,20 @@ class Checkpoint:
         """How positions are resampled to another size, by the file or by its family's own code."""
         stated = self.metadata.get("spec", {}).get("resampling")
         return stated or self.layout.family.resampling
+
+    @property
+    def pooling(self) -> str:
+        """What the head reads: by the keys, and by what the file or its config states."""
+        keys = {name: pooling_keys(name) for name in POOLINGS}
+        found = self._kind_of_keys(keys) or "gap"
+        # Of poolings with the same weights, the head or the layer before it shows which it is.
+        reader = self.shape("pre_logits/kernel") or self.shape("head/kernel") or (0,)
+        hidden = self._sizes.get("hidden_dim", 0)
+        width = reader[0] / hidden if hidden else 0
+        same = [name for name in keys if keys[name] == keys[found]]
+        if self._stated.get("pooling") in same:
+            return self._stated["pooling"]
+        return next((name for name in same if POOLINGS[name].width == width), found)
 
     @property
     def variant(self) -> str | None:
@@ -278,7 +300,7 @@ class Checkpoint:
     @property
     def _prefix(self) -> int:
         """The number of positions before those of the patches."""
-        return POOLINGS[self._pooling()].prefix_tokens
+        return POOLINGS[self.pooling].prefix_tokens
 
     @property
     def _positions(self) -> PositionEmbedding:
@@ -329,11 +351,11 @@ class Checkpoint:
 
     def _vit(self, num_heads: int | None = None, **numerics: Any) -> ViTSpec:
         sizes = self._sizes
-        bias = self.shape("Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/bias")
+        query = self.shape(f"{_BLOCK_0}MultiHeadDotProductAttention_1/query/kernel")
         representation = self.shape("pre_logits/bias")
         return ViTSpec(
-            num_heads=bias[0] if len(bias) == 2 else num_heads or self._heads(sizes),
-            pooling=self._pooling(),
+            num_heads=query[1] if len(query) == 3 else num_heads or self._heads(sizes),
+            pooling=self.pooling,
             representation_dim=representation[0] if representation else None,
             position_embedding=self._position_embedding(),
             stem=self._stem(),
@@ -346,7 +368,10 @@ class Checkpoint:
     def _block_options(self) -> dict[str, Any]:
         # What the first block has besides the paper's.
         shown = {r.when for r in all_block_rows() if f"{_BLOCK_0}{r.key}" in self.layout.places}
-        options = {name: value for name, value in SHOWN_BY_ROWS.items() if name in shown}
+        options = {
+            name: present if name in shown else absent
+            for name, (present, absent) in SHOWN_BY_ROWS.items()
+        }
         return options | {"mlp_kind": self._mlp_kind()}
 
     def _mlp_kind(self) -> str:
@@ -355,16 +380,6 @@ class Checkpoint:
             for name, kind in MLPS.items()
         }
         return self._kind_of_keys(keys) or "plain"
-
-    def _pooling(self) -> str:
-        keys = {name: pooling_keys(name) for name in POOLINGS}
-        found = self._kind_of_keys(keys) or "gap"
-        # Of poolings with the same weights, the head or the layer before it shows which it is.
-        reader = self.shape("pre_logits/kernel") or self.shape("head/kernel") or (0,)
-        hidden = self._sizes.get("hidden_dim", 0)
-        width = reader[0] / hidden if hidden else 0
-        same = [name for name in keys if keys[name] == keys[found]]
-        return next((name for name in same if POOLINGS[name].width == width), found)
 
     def _kind_of_keys(self, keys: Mapping[str, Set[str]]) -> str | None:
         # Of the kinds whose keys are all in the file, the one with the most: keys of one kind can
@@ -381,9 +396,9 @@ class Checkpoint:
 
     def _heads(self, sizes: dict[str, int]) -> int:
         # Matrices do not show the number of heads, so it is taken from a variant of the same size.
-        hidden, mlp = sizes["hidden_dim"], sizes["mlp_dim"]
+        hidden, mlp, kind = sizes["hidden_dim"], sizes["mlp_dim"], self._mlp_kind()
         for spec in VARIANTS.values():
-            if isinstance(spec, ViTSpec) and (spec.hidden_dim, spec.mlp_dim) == (hidden, mlp):
+            if isinstance(spec, ViTSpec) and _mlp(spec) == (hidden, mlp, kind):
                 return spec.num_heads
         if self.num_heads is not None:
             return self.num_heads
@@ -439,11 +454,15 @@ def open_checkpoint(path: str | os.PathLike, num_heads: int | None = None) -> It
         yield Checkpoint(tensors, layout, num_heads)
 
 
-def _agree(one: Spec, other: Spec, fields: str) -> bool:
+def _agree(one: Spec, other: Spec, fields: Iterable[str]) -> bool:
     """Whether two specs are of one kind and agree in those of the fields that it has."""
     return type(one) is type(other) and all(
-        getattr(one, field, None) == getattr(other, field, None) for field in fields.split()
+        getattr(one, field, None) == getattr(other, field, None) for field in fields
     )
+
+
+def _mlp(spec: ViTSpec) -> tuple[int, int, str]:
+    return spec.hidden_dim, spec.mlp_dim, spec.mlp_kind
 
 
 def _weigh_the_same(one: Spec, other: Spec) -> bool:

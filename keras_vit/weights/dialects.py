@@ -100,7 +100,9 @@ _MOST_SHOWN = 3
 _UNKNOWN_PARTS = {
     r"distillation": "it has a distillation token, which keras_vit only reads in timm's layout",
     r"norm_pre": "it normalises before the blocks, which keras_vit does not do",
-    r"mlp\.(fc1_[gx]|w12)\.": "it has gated MLPs in a form that keras_vit does not read",
+    r"mlp\.w12\.": "it has gated MLPs in a form that keras_vit does not read",
+    r"rope\.freqs": "it has rotations with learned frequencies, which keras_vit does not have",
+    r"attn\.norm\.": "it normalises the outputs of attention, which keras_vit does not do",
     r"lora_|adapter": "it has adapters; merge them into the weights first",
 }
 # For each prefix, the keys that are not weights of the model: optimiser state, counters, and the
@@ -187,8 +189,11 @@ def _read_family(
     def shape_of(name: str) -> Shape | None:
         return shapes.get(names.get(prefix + name))
 
+    try:
+        shown, others = family.shown(shape_of, config), family.other_places(shape_of, config)
+    except UsageError as error:
+        raise UsageError(f"{path} has an unknown architecture: {error}") from None
     if family.places:
-        others = family.other_places(shape_of, config)
         rows = {**family.places, **others}
         known = _index((place.key, (official, place)) for official, place in rows.items())
         find, not_weights = functools.partial(_named, known), family.not_weights
@@ -208,7 +213,7 @@ def _read_family(
             (ignored if re.fullmatch(not_weights, name) else unknown).append(key)
     variations = tuple(sorted(traits - {""}))
     keys = tuple(unknown), tuple(ignored)
-    return WeightsLayout(family, places, *keys, family.shown(shape_of), prefix, variations)
+    return WeightsLayout(family, places, *keys, shown, prefix, variations)
 
 
 # The official keys in one array of a file, each with its place there, and the name of the layout's

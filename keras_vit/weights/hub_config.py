@@ -14,10 +14,14 @@ _SIZES = {
     "mlp_dim": "intermediate_size mlp_ratio",
     "patch_size": "patch_size",
     "in_channels": "num_channels in_chans input_size",
-    "registers": "num_register_tokens reg_tokens",
-    "mlp_kind": "use_swiglu_ffn",
+    "registers": "num_register_tokens reg_tokens num_reg_tokens",
+    "mlp_kind": "use_swiglu_ffn use_gated_mlp swiglu_mlp",
+    "query_bias": "query_bias qkv_bias",
+    "key_bias": "key_bias",
+    "value_bias": "value_bias",
 }
 _SIZE_OF = {key: size for size, keys in _SIZES.items() for key in keys.split()}
+_GATED = _SIZES["mlp_kind"].split()
 _DIVISORS = ("num_attention_heads", "num_heads")
 # Activations by the names of both libraries.
 _ACTIVATIONS = {
@@ -35,7 +39,7 @@ def model_args(config: Mapping[str, Any]) -> dict[str, Any]:
 def stated_numerics(
     config: Mapping[str, Any], sizes: Mapping[str, Any], class_token: bool
 ) -> dict[str, Any]:
-    """The values of activation, layer_norm_eps and num_heads that a config.json has.
+    """The values of activation, layer_norm_eps, num_heads and pooling that a config.json has.
 
     Args:
         config, sizes: as in `check_sizes`.
@@ -47,7 +51,7 @@ def stated_numerics(
     arguments = model_args(config)
     pool = config.get("global_pool", arguments.get("global_pool", "token"))
     # A model that pools in another way can have the same keys, but its logits are different.
-    if class_token and pool not in ("token", ""):
+    if class_token and pool not in ("token", "avg", ""):
         raise UsageError(
             f"it has a class token and the pooling {shown(pool)}, which keras_vit does not have."
         )
@@ -62,6 +66,7 @@ def stated_numerics(
         "activation": _ACTIVATIONS.get(name),
         "layer_norm_eps": config.get("layer_norm_eps"),
         "num_heads": config.get("num_attention_heads", arguments.get("num_heads")),
+        "pooling": "token_gap" if pool == "avg" else None,
     }
     return {field: value for field, value in numerics.items() if value is not None}
 
@@ -93,8 +98,8 @@ def _fits(key: str, value: Any, sizes: Mapping[str, Any]) -> bool:
         return True
     if key == "mlp_ratio":
         return isinstance(value, (int, float)) and _has_width(value * sizes["hidden_dim"], sizes)
-    if key == "use_swiglu_ffn":
-        return bool(value) == (size == "gated")
+    if key in _GATED:
+        return bool(value) == (size != "plain")
     if key in _DIVISORS:
         return type(value) is int and value > 0 and size % value == 0
     if key == "input_size":  # timm keeps its default of 3 for models of other channels
@@ -105,7 +110,9 @@ def _fits(key: str, value: Any, sizes: Mapping[str, Any]) -> bool:
 def _has_width(product: float, sizes: Mapping[str, Any]) -> bool:
     """Whether mlp_dim is what a library makes of mlp_ratio * hidden_dim."""
     width = sizes["mlp_dim"]
+    if -1e-3 < product - width < 1:  # timm rounds the product down
+        return True
     if sizes.get("mlp_kind") != "gated":
-        return -1e-3 < product - width < 1  # timm rounds the product down
-    # timm counts both halves; transformers' DINOv2 takes two thirds of a multiple of 8.
+        return False
+    # timm's ViT counts both halves; transformers' DINOv2 takes two thirds of a multiple of 8.
     return -1e-3 < product - 2 * width < 1 or (int(int(product) * 2 / 3) + 7) // 8 * 8 == width

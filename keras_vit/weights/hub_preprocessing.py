@@ -29,14 +29,16 @@ _PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5:
 # Those that this library has too, with their codes.
 PIL_CODES = {name: code for code, name in _PILLOW.items() if name in get_args(Interpolation)}
 
+# Of ImageNet's pixels.
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # timm's defaults for absent or empty fields.
 _TIMM_DEFAULTS = {
     "input_size": (3, 224, 224),
     "crop_pct": 0.875,
     "crop_mode": "center",
     "interpolation": "bicubic",
-    "mean": (0.485, 0.456, 0.406),
-    "std": (0.229, 0.224, 0.225),
+    "mean": _MEAN,
+    "std": _STD,
 }
 
 
@@ -63,6 +65,7 @@ _CLIP = _Processor({"shortest_edge": 224}, 3, 224, _CLIP_MEAN, _CLIP_STD, do_cen
 _PROCESSORS = {
     "ViT": _Processor({"height": 224, "width": 224}, 2),
     "DeiT": _Processor({"height": 256, "width": 256}, 3, 224, do_center_crop=True),
+    "DINOv3ViT": _Processor({"height": 224, "width": 224}, 2, None, _MEAN, _STD),
     **dict.fromkeys(("Bit", "ViTHybrid", "CLIP"), _CLIP),
 }
 
@@ -106,7 +109,7 @@ def transformers_preprocessing(config: dict[str, Any]) -> Preprocessing:
 
     Args:
         config: the content of a preprocessor_config.json, for an image processor or (in old files)
-            a feature extractor of ViT, DeiT, ViTHybrid, BiT or CLIP; default: ViT.
+            a feature extractor of ViT, DeiT, ViTHybrid, BiT, CLIP or DINOv3; default: ViT.
 
     Returns:
         The equivalent as one crop, one resize and (x - mean) / scale for pixels in [0, 255]; mean

@@ -192,6 +192,7 @@ def match(
     _check_names(target, checkpoint, matched)
     _check_fields(target, checkpoint, checkpoint.stated if check_stated else ("num_heads",))
     if check_stated and head == "keep":
+        _check_pooling(target, checkpoint)
         _check_labels(target, checkpoint)
     return matched
 
@@ -257,6 +258,15 @@ def _check_fields(target: Target | Any, checkpoint: Checkpoint, fields: Iterable
                 f"{checkpoint.path} ({checkpoint.dialect}) needs {field}={expected!r}, the model "
                 f"has {received!r}; build the model with {field}={expected!r}."
             )
+
+
+def _check_pooling(target: Target | Any, checkpoint: Checkpoint) -> None:
+    received, expected = getattr(target.spec, "pooling", None), checkpoint.pooling
+    if received not in (None, "none", expected) and expected != "none":
+        raise UsageError(
+            f"the head of {checkpoint.path} needs pooling={expected!r}, the model has "
+            f'{received!r}; head="reset" starts with a new head of zeros.'
+        )
 
 
 def _check_labels(target: Target | Any, checkpoint: Checkpoint) -> None:

@@ -39,6 +39,8 @@ class Place(NamedTuple):
         part, parts: if the file stacks several official arrays along the first axis, such as
             query, key and value in timm: the index of this array, and their number.
         scanned: whether layers are stacked along an additional first axis, as in big_vision.
+        pairs: whether the pairs of channels that a rotation turns are neighbours there; here they
+            are in the two halves of a head, the official array's last axis.
         zeros: a position in the second axis and a number of entries, which the file has there and
             the official array does not: they are zeros.
     """
@@ -48,6 +50,7 @@ class Place(NamedTuple):
     part: int = 0
     parts: int = 1
     scanned: bool = False
+    pairs: bool = False
     zeros: tuple[int, int] = (0, 0)
 
     def stored_shape(self, shape: Shape) -> Shape:
@@ -84,10 +87,12 @@ class Place(NamedTuple):
         if self.zeros[1]:
             stored = self._without_zeros(stored)
         # (outputs, inputs) and (C,) to the official axes
-        return _FORMS[self.form][1](stored).reshape(shape)
+        official = _FORMS[self.form][1](stored).reshape(shape)
+        return _exchanged(official, -1, 2) if self.pairs else official
 
     def stored(self, official: np.ndarray) -> np.ndarray:
         """Converts an official array to the file's form; for a stack, to one part of it."""
+        official = _exchanged(official, 2, -1) if self.pairs else official
         stored = _FORMS[self.form][0](official)
         start, count = self.zeros
         return np.insert(stored, [start] * count, 0, axis=1) if count else stored
@@ -100,6 +105,12 @@ class Place(NamedTuple):
                 f"{self.key} has positions for registers, which keras_vit does not have."
             )
         return np.delete(stored, entries, axis=1)
+
+
+def _exchanged(array: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    # (..., rows * columns) to (..., columns * rows), whose last axis is transposed
+    matrices = array.reshape(*array.shape[:-1], rows, columns)
+    return matrices.swapaxes(-1, -2).reshape(array.shape)
 
 
 def place_of(places: Mapping[str, Place], key: str) -> Place | None:

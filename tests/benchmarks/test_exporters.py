@@ -8,7 +8,8 @@ import pytest
 
 from keras_vit._errors import UsageError
 from keras_vit.deploy.graph.rewrites import REWRITES
-from keras_vit.specs import VARIANTS, ResNetSpec
+from keras_vit.specs import ResNetSpec
+from keras_vit.variant_specs import VARIANTS
 
 pytestmark = pytest.mark.soak(of="benchmarks")
 

@@ -13,7 +13,7 @@ import step_profile
 import training_step
 
 from keras_vit.models.profile import forward_flops
-from keras_vit.specs import VARIANTS
+from keras_vit.variant_specs import VARIANTS
 
 pytestmark = pytest.mark.soak(of="benchmarks")
 ROOT = Path(__file__).parents[2]

@@ -15,10 +15,10 @@ from keras_vit import UsageError, runs, training
 from keras_vit._interrupts import Terminated
 from keras_vit.cli import _arguments, _trials, compare, fit, sweep
 from keras_vit.data import open_source
-from keras_vit.specs import VARIANTS
 from keras_vit.training import Engine, Recipe, Trial, loop, trials
 from keras_vit.training import run as run_module
 from keras_vit.training.recipes import PRESETS
+from keras_vit.variant_specs import VARIANTS
 from keras_vit.weights import parameter_count
 
 QUICK = (

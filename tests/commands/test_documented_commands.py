@@ -20,7 +20,8 @@ import keras_vit
 from keras_vit import deploy
 from keras_vit.cli import COMMANDS
 from keras_vit.cli._arguments import read
-from keras_vit.specs import VARIANTS, ViTSpec
+from keras_vit.specs import ViTSpec
+from keras_vit.variant_specs import VARIANTS
 from keras_vit.weights import find_weights
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from PIL import Image
 
 import keras_vit
 from keras_vit.data import digits
-from keras_vit.specs import VARIANTS
+from keras_vit.variant_specs import VARIANTS
 from keras_vit.weights import find_weights
 
 COMMAND = "train/predict.py"

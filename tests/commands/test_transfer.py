@@ -13,9 +13,10 @@ import keras_vit
 from keras_vit import runs, training
 from keras_vit.cli import _arguments, _trials, transfer
 from keras_vit.data import open_source, vtab
-from keras_vit.specs import VARIANTS, Preprocessing
+from keras_vit.specs import Preprocessing
 from keras_vit.training import Recipe, trials
 from keras_vit.training.transfer_tasks import TASKS
+from keras_vit.variant_specs import VARIANTS
 from keras_vit.weights import find_weights
 
 COMMAND = "train/transfer.py"

@@ -26,10 +26,17 @@ KINDS = {
         {"registers": 4, "pooling": "gap", "qk_norm": True, "norm_after_pooling": True},
         (16, 24),
     ),
+    "eva02": (
+        {"rotation": "eva02", "pooling": "token_gap", "mlp_kind": "gated_norm", "registers": 1},
+        (16, 24),
+    ),
     "relative": ({"position_embedding": "relative"}, (16, 24)),
     "without positions": ({"position_embedding": "none"}, (8, 8)),
     "hybrid": ({"patch_size": 2, "stem": ResNetStem()}, (20, 33)),
 }
+
+# How many tokens before the patches, the last ones, the head does not read.
+UNREAD = {"dinov2": 4, "timm": 4, "eva02": 2}
 
 
 def built(name, **more):
@@ -65,11 +72,11 @@ def test_every_kind_of_vit_is_inspected(name, randomised, photos):
     scores = np.stack(scores)
     expected = evaluation.attention_distance(scores, model.grid, stride).mean(axis=1)
     np.testing.assert_allclose(found.distance, expected, atol=1e-4)
-    tokens = model.spec.prefix_tokens, model.spec.registers
+    tokens = model.spec.prefix_tokens, UNREAD.get(name, 0)
     maps = evaluation.rollout(scores, *tokens).reshape(-1, *model.grid)
     for actual in (found.rollout, evaluation.attention_maps(model, inputs)):
         np.testing.assert_allclose(actual, maps, rtol=0, atol=1e-5)
-    heads = evaluation.head_maps(scores[1], model.grid, model.spec.registers)
+    heads = evaluation.head_maps(scores[1], model.grid, UNREAD.get(name, 0))
     np.testing.assert_allclose(found.heads, heads, atol=1e-5)
     patches = encoded[:, model.spec.prefix_tokens :].reshape(3, rows, columns, -1)
     colours = evaluation.patch_pca(patches).colours

@@ -97,27 +97,27 @@ def test_components_that_are_noise_have_no_colour(rng):
     assert third.colours[..., 2].std() > 0.2
 
 
-# The tokens before the patches, the registers among them, and the tokens that the head reads.
+# The tokens before the patches, how many of them the head does not read, and those that it reads.
 READERS = [(0, 0, slice(6)), (1, 0, slice(1)), (2, 0, slice(2)), (5, 4, slice(1))]
 READERS += [(4, 4, slice(4, 10))]
 
 
-@pytest.mark.parametrize(("prefix", "registers", "readers"), READERS)
-def test_maps_of_heads_are_rows_of_the_tokens_that_the_head_reads(rng, prefix, registers, readers):
+@pytest.mark.parametrize(("prefix", "unread", "readers"), READERS)
+def test_maps_of_heads_are_rows_of_the_tokens_that_the_head_reads(rng, prefix, unread, readers):
     scores = attention(rng, 2, 3, 6 + prefix, 6 + prefix)
-    actual = evaluation.head_maps(scores, (2, 3), registers)
+    actual = evaluation.head_maps(scores, (2, 3), unread)
     rows = scores[1, 2, readers, prefix:]
     np.testing.assert_allclose(actual[1, 2].ravel(), np.mean(rows, axis=0), **TIGHT)
 
 
-@pytest.mark.parametrize(("prefix", "registers", "readers"), READERS)
-def test_rollout_equals_the_product_of_the_matrices(rng, prefix, registers, readers):
+@pytest.mark.parametrize(("prefix", "unread", "readers"), READERS)
+def test_rollout_equals_the_product_of_the_matrices(rng, prefix, unread, readers):
     layers = attention(rng, 3, 1, 2, 6 + prefix, 6 + prefix)
     joint = np.eye(6 + prefix)
     for scores in layers:
         joint = (scores[0].mean(axis=0) + np.eye(6 + prefix)) / 2 @ joint
     expected = joint[readers, prefix:].mean(axis=0)
-    actual = evaluation.rollout(layers, prefix, registers)[0]
+    actual = evaluation.rollout(layers, prefix, unread)[0]
     np.testing.assert_allclose(actual, expected / expected.max(), **TIGHT)
 
 

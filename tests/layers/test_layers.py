@@ -18,6 +18,7 @@ pytestmark = pytest.mark.flavours
 
 PATCHES, TOKENS, MAP = (6, 192), (7, 48), (6, 7, 8)
 GRID, RELATIVE = {"grid": (2, 3)}, {"grid": (2, 3), "position_embedding": "relative"}
+TURNED = {"grid": (2, 3), "rotation": "dinov3", "query_bias": False, "key_bias": False}
 RATES = {"dropout": 0.1, "attention_dropout": 0.1, "drop_path": 0.1, "layer_norm_eps": 1e-12}
 
 
@@ -37,15 +38,18 @@ LAYERS = {
     "encoder_waves": row(PATCHES, layers.PatchEncoder, 48, position_embedding="sincos2d", **GRID),
     "attention": row(TOKENS, layers.MultiHeadAttention, 3),
     "attention_relative": row(TOKENS, layers.MultiHeadAttention, 3, class_token=True, **RELATIVE),
+    "attention_turned": row(TOKENS, layers.MultiHeadAttention, 3, class_token=True, **TURNED),
     "attention_normed": row(TOKENS, layers.MultiHeadAttention, 3, qk_norm=True),
     "mlp": row(TOKENS, layers.MLP, 112),
     "mlp_erf": row(TOKENS, layers.MLP, 112, activation="erf"),
     "mlp_gated": row(TOKENS, layers.MLP, 112, activation="silu", mlp_kind="gated"),
+    "mlp_normed": row(TOKENS, layers.MLP, 112, mlp_kind="gated_norm", layer_norm_eps=1e-5),
     "mlp_quick": row(TOKENS, layers.MLP, 112, activation="quick"),
     "stochastic_depth": row(TOKENS, layers.StochasticDepth, 0.5),
     "block": row(TOKENS, layers.TransformerBlock, 3, 112),
     "block_scale": row(TOKENS, layers.TransformerBlock, 3, 112, layer_scale=1e-5),
     "block_normed": row(TOKENS, layers.TransformerBlock, 3, 112, qk_norm=True),
+    "block_turned": row(TOKENS, layers.TransformerBlock, 3, 112, mlp_kind="gated_norm", **TURNED),
     "block_dropout": row(TOKENS, layers.TransformerBlock, 3, 112, **RATES),
     "block_relative": row((6, 48), layers.TransformerBlock, 3, 112, **RELATIVE),
     "std_conv": row(MAP, layers.StdConv, 16, 3, strides=2),

@@ -9,7 +9,7 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, create_model, model_from_weights
 from keras_vit.models.pretrained import check_weights
-from keras_vit.specs import VARIANTS
+from keras_vit.variant_specs import VARIANTS
 from keras_vit.weights import find_weights
 from keras_vit.weights.cache import cached_path
 

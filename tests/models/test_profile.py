@@ -9,9 +9,9 @@ import keras_vit
 from keras_vit.evaluation.flops import counted_flops, layer_flops
 from keras_vit.models import profile
 from keras_vit.models.pretrained import model_class
-from keras_vit.specs import VARIANTS
 from keras_vit.training import Recipe
 from keras_vit.training.costs import training_flops
+from keras_vit.variant_specs import VARIANTS
 from keras_vit.weights import parameter_count
 
 SMALL = keras_vit.ViTSpec(8, 96, 2, 3, 384)
@@ -29,6 +29,10 @@ CASES = {
     "timm": (
         replace(SMALL, registers=2, qk_norm=True, pooling="gap", norm_after_pooling=True),
         (32, 32),
+    ),
+    "eva02": (
+        replace(SMALL, rotation="eva02", mlp_kind="gated_norm", pooling="token_gap"),
+        (32, 48),
     ),
     "relative": (replace(SMALL, position_embedding="relative"), (32, 32)),
     "hybrid": (replace(SMALL, patch_size=4, depth=1, stem=STEM), (40, 56)),

@@ -88,11 +88,13 @@ def assert_same_training(model, again):
         np.testing.assert_array_equal(np.asarray(actual), np.asarray(expected))
 
 
+EVA02 = {"rotation": "eva02", "mlp_kind": "gated_norm", "key_bias": False}
 SAVED = {
     **{kind: replace(VIT, position_embedding=kind) for kind in POSITION_EMBEDDINGS},
     "distilled": replace(VIT, pooling="distilled", activation="erf", dropout=0.1, drop_path=0.1),
     "dinov2": replace(VIT, registers=4, layer_scale=0.1, mlp_kind="gated", pooling="token_mean"),
     "timm": replace(VIT, registers=4, qk_norm=True, pooling="gap", norm_after_pooling=True),
+    "eva02": replace(VIT, pooling="token_gap", norm_after_pooling=True, **EVA02),
     "hybrid with map": HYBRID,
     "bit": BIT,
 }

@@ -26,8 +26,16 @@ REFUSED_BY_VIT = [
     ({"patch_size": 16.5}, "patch_size must be a positive integer"),
     ({"patch_size": np.bool_(True)}, "patch_size must be a positive integer"),
     ({"pooling": "mean"}, f"pooling must be one of {', '.join(POOLINGS)}. Received: .*'mean'"),
-    ({"norm_after_pooling": True}, "is for pooling='gap'. Received: pooling='token'"),
+    (
+        {"norm_after_pooling": True},
+        "is for pooling='gap' and 'token_gap'. Received: pooling='token'",
+    ),
     ({"qk_norm": "no"}, "qk_norm must be True or False. Received: qk_norm='no'"),
+    (
+        {"rotation": "dinov3", "hidden_dim": 36, "num_heads": 6},
+        "'dinov3' needs heads whose width is a multiple of 4. Received: .* = 6",
+    ),
+    ({"rotation": "2d"}, "rotation must be one of dinov3, eva02, none. Received: rotation='2d'"),
     ({"registers": -1}, "registers must be a positive integer. Received: registers=-1"),
     (
         {"registers": 4, "position_embedding": "relative"},

@@ -12,11 +12,12 @@ import keras_vit
 from keras_vit import ResNetSpec, ResNetStem, models
 from keras_vit.encoder.positions import POSITION_EMBEDDINGS
 from keras_vit.models.pretrained import model_class
-from keras_vit.specs import VARIANTS, find_variant
+from keras_vit.variant_specs import VARIANTS, find_variant
 from keras_vit.weights import parameter_count
 
 # At 224 pixels and 1000 classes; google-research/vision_transformer `models_test.py`, timm's
-# `resnetv2_*_bit` for BiT, transformers' DINOv2 without its mask token. Pico by hand: 3,072 + 64
+# `resnetv2_*_bit` for BiT and `Eva` for DINOv3 and EVA-02 (`qkvb`, and `vit_7b` without these
+# biases), transformers' DINOv2 without its mask token. Pico by hand: 3,072 + 64
 # (patches) + 64 (class token) + 64 * 3137 (positions) + 4 * 33,472 (blocks) + 128 (norm) + 65,000
 # (head); in its hybrid 64 * (147 + 2) of the stem and 64 * 65 replace the patches' weights. The
 # page has all but four of these counts.
@@ -50,6 +51,7 @@ def hybrid(pooling, positions="learned"):
         *itertools.starmap(hybrid, itertools.product(("token", "gap"), POSITION_EMBEDDINGS)),
         *map(hybrid, ("map", "distilled", "none", "token_mean")),
         keras_vit.ViTSpec(8, 48, 2, 3, 112, registers=4, layer_scale=0.1, mlp_kind="gated"),
+        keras_vit.ViTSpec(8, 48, 2, 3, 112, "token_gap", mlp_kind="gated_norm", key_bias=False),
         keras_vit.ViTSpec(8, 48, 2, 3, 112, "gap", qk_norm=True, norm_after_pooling=True),
         ResNetSpec((2, 1, 1, 1), width=2),
     ],
@@ -68,6 +70,10 @@ SPELLINGS = {
     "R26+ViT-S_32": ("R26+ViT-S/32",),
     "DINOv2-S_14": ("dinov2-s14", "DINOv2_S14"),
     "DINOv2-G_14-reg4": ("dinov2-g14-reg4",),
+    "DINOv3-S_16": ("dinov3-s16",),
+    "DINOv3-S_16-plus": ("dinov3-s16-plus", "DINOv3_S16_plus"),
+    "DINOv3-7B_16": ("dinov3-7b16",),
+    "EVA02-B_14": ("eva02-b14", "EVA02_B14"),
     "BiT-R50x1": ("bit_r50x1",),
     "BiT-R152x4": ("R152x4",),
 }
@@ -83,7 +89,7 @@ def test_spellings(name):
 def test_constructors_are_the_table():
     assert keras_vit.list_models() == list(VARIANTS)
     assert VARIANTS.keys() == PARAMETERS.keys()
-    constructors = {n for n in models.__all__ if re.match(r"(R\d*_)?ViT_|BiT_|DINOv2_", n)}
+    constructors = {n for n in models.__all__ if re.match(r"(R\d*_)?ViT_|BiT_|DINOv\d_|EVA02_", n)}
     assert len(constructors) == len(VARIANTS)
     for name in constructors:
         assert getattr(keras_vit, name).__name__ == name

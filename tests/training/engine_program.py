@@ -16,9 +16,9 @@ from keras_vit._errors import LostProcessError
 from keras_vit._interrupts import TERMINATED, Terminated
 from keras_vit._keras import backend
 from keras_vit.data import Source
-from keras_vit.specs import VARIANTS
 from keras_vit.training import Recipe, Saving, loop, open_engine, train
 from keras_vit.training.callbacks import sync, value_of
+from keras_vit.variant_specs import VARIANTS
 
 MODEL = "ViT-Test_8"
 # Class tokens, several heads and blocks; small enough to be traced in seconds.

@@ -8,10 +8,10 @@ import pytest
 from keras_vit import UsageError, runs
 from keras_vit.cli import compare
 from keras_vit.models.profile import forward_flops
-from keras_vit.specs import VARIANTS
 from keras_vit.training import Recipe
 from keras_vit.training.ablations import ABLATIONS, overridden, varied
 from keras_vit.training.prepared import build
+from keras_vit.variant_specs import VARIANTS
 
 PICO = VARIANTS["ViT-Pico_4"]
 

@@ -8,10 +8,10 @@ import pytest
 
 from keras_vit import UsageError
 from keras_vit.models.profile import profile
-from keras_vit.specs import VARIANTS
 from keras_vit.training import Hooks, Recipe, dry_run
 from keras_vit.training import costs as costs_module
 from keras_vit.training.engines import Engine
+from keras_vit.variant_specs import VARIANTS
 
 GIB = 2**30
 VIT, RESNET = VARIANTS["ViT-Ti_16"], VARIANTS["BiT-R8x1"]

@@ -9,7 +9,6 @@ import pytest
 import keras_vit
 from keras_vit import UsageError
 from keras_vit.cli import fit
-from keras_vit.specs import VARIANTS, find_variant
 from keras_vit.training.plan import plan_of
 from keras_vit.training.prepared import build
 from keras_vit.training.recipes import PRESETS, Recipe
@@ -20,6 +19,7 @@ from keras_vit.training.settings import (
     in_usual_size,
     spec_fields,
 )
+from keras_vit.variant_specs import VARIANTS, find_variant
 
 
 @pytest.mark.parametrize("name", sorted({*[*PRESETS][::5], "finetune", "lora"}))

@@ -15,9 +15,9 @@ import keras_vit
 from keras_vit import UsageError, data, runs, training
 from keras_vit._keras import keras
 from keras_vit.evaluation import evaluate
-from keras_vit.specs import VARIANTS
 from keras_vit.training import Recipe, loop, prepared
 from keras_vit.training.tasks import predicted
+from keras_vit.variant_specs import VARIANTS
 
 TINY = Recipe(image_size=16, duration="2 epochs", batch_size=4, augment="mild_crop_flip", jit=False)
 

@@ -8,8 +8,8 @@ import pytest
 from keras_vit import UsageError, _files
 from keras_vit.data import development_split, split_source
 from keras_vit.models.profile import profile
-from keras_vit.specs import VARIANTS
 from keras_vit.training import Hooks, Recipe, Trial, fixed_budget, run_trial, trials, with_seed
+from keras_vit.variant_specs import VARIANTS
 
 RECIPE = Recipe(
     image_size=16, duration="12 steps", warmup="1 step", batch_size=4, augment="none", jit=False

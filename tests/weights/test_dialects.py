@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 
 import ml_dtypes
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import keras_vit
-from keras_vit.specs import VARIANTS
+from keras_vit.variant_specs import VARIANTS
 from keras_vit.weights import open_checkpoint, weight_names
 from keras_vit.weights.dialects import find_layout
 from keras_vit.weights.families import FAMILIES
@@ -50,6 +51,8 @@ REGISTERS, PREFIX = "transformers DINOv2 with registers", "prefix dinov2_with_re
             {"image_size": (40, 48)},
             f"safetensors, {REGISTERS} ({PREFIX})",
         ),
+        ("hf_dinov3", "hf_dinov3", {}, "safetensors, transformers DINOv3"),
+        ("hf_dinov3_gated", "hf_dinov3_gated", {}, "safetensors, transformers DINOv3"),
         ("timm_token", "timm_token", {}, "safetensors, timm"),
         ("timm_map", "timm_map", {}, "safetensors, timm"),
         ("timm_deit3", "timm_deit3", {}, "safetensors, timm"),
@@ -57,6 +60,10 @@ REGISTERS, PREFIX = "transformers DINOv2 with registers", "prefix dinov2_with_re
         ("timm_sbb_reg4_gap", "timm_sbb_reg4_gap", {}, "safetensors, timm"),
         ("timm_qk_norm", "timm_qk_norm", {}, "safetensors, timm"),
         ("timm_distilled", "timm_distilled", {}, "safetensors, timm"),
+        ("timm_dinov3", "timm_dinov3", {}, "safetensors, timm Eva"),
+        ("timm_rope_gap", "timm_rope_gap", {}, "safetensors, timm Eva"),
+        ("timm_eva02", "timm_eva02", {}, "safetensors, timm Eva"),
+        ("timm_eva02", "timm_eva02_40x32", {"image_size": (40, 32)}, "safetensors, timm Eva"),
     ],
 )
 def test_a_model_from_a_file_equals_the_reference(file, outputs, arguments, dialect, fixtures):
@@ -279,6 +286,12 @@ def test_names_that_are_not_those_of_one_model_are_refused(keys, message, tmp_pa
 SMALL = VARIANTS["ViT-Pico_4"]
 GATED = dataclasses.replace(SMALL, mlp_kind="gated", layer_scale=1.0, activation="silu")
 DINO = dataclasses.replace(SMALL, layer_scale=1.0, pooling="token_mean")
+DINO3 = dataclasses.replace(
+    SMALL, layer_scale=1.0, rotation="dinov3", key_bias=False, position_embedding="none"
+)
+EVA02 = dataclasses.replace(
+    GATED, layer_scale=None, rotation="eva02", key_bias=False, pooling="token_gap"
+)
 # A family and a model that it can store. The second spelling of a family's files, if any.
 STORED = {
     "timm": ("timm", SMALL),
@@ -294,6 +307,15 @@ STORED = {
         "transformers DINOv2 with registers",
         dataclasses.replace(DINO, registers=4),
     ),
+    "DINOv3": ("transformers DINOv3", dataclasses.replace(DINO3, registers=4)),
+    "DINOv3's gates": (
+        "transformers DINOv3",
+        dataclasses.replace(DINO3, registers=4, mlp_kind="gated", key_bias=True),
+    ),
+    "timm's DINOv3": ("timm Eva", dataclasses.replace(DINO3, mlp_kind="gated", query_bias=False)),
+    "timm's EVA-02": ("timm Eva", dataclasses.replace(EVA02, norm_after_pooling=True)),
+    "timm's EVA-02 with norms": ("timm Eva", dataclasses.replace(EVA02, mlp_kind="gated_norm")),
+    "timm's EVA": ("timm Eva", dataclasses.replace(SMALL, key_bias=False, registers=2)),
 }
 
 
@@ -301,11 +323,11 @@ STORED = {
 def test_tables_map_each_official_key_to_one_place_and_back(case, tmp_path):
     name, spec = STORED[case]
     [family] = [family for family in FAMILIES if family.name == name]
-    names = weight_names(spec, 1000, 224)
+    names = weight_names(spec, 0 if name == "transformers DINOv3" else 1000, 224)
     templates = {**family.places, **family.places_of_spec(spec)}
     places = {n.key: place_of(templates, n.key) for n in names}
     shapes = {places[n.key].key: places[n.key].stored_shape(n.shape) for n in names}
-    layout = find_layout(shapes, tmp_path, {METADATA: {}})
+    layout = find_layout(shapes, tmp_path, {METADATA: {"spec": spec.to_dict()}})
     assert layout.places == places
     assert layout.unknown == ()
     for n in names:
@@ -341,8 +363,65 @@ def test_gelu_epsilon_heads_and_preprocessing_come_from_the_config(hub_folder):
 
 def test_a_config_that_contradicts_the_weights_is_refused(fixtures, hub_folder):
     model = keras_vit.model_from_weights(fixtures / "timm_token.safetensors")
-    folder = hub_folder("timm_token", global_pool="avg")
-    with pytest.raises(keras_vit.UsageError, match="has a class token and the pooling 'avg'"):
+    folder = hub_folder("timm_token", global_pool="max")
+    with pytest.raises(keras_vit.UsageError, match="has a class token and the pooling 'max'"):
         keras_vit.model_from_weights(folder, preprocessing=keras_vit.Preprocessing(32, 32))
-    with pytest.raises(keras_vit.UsageError, match="has a class token and the pooling 'avg'"):
+    with pytest.raises(keras_vit.UsageError, match="has a class token and the pooling 'max'"):
         keras_vit.load_weights(model, folder)
+
+
+# What the names show without a config.json: the rotation and the pooling.
+@pytest.mark.parametrize(
+    ("file", "rotation", "pooling"),
+    [
+        ("timm_dinov3", "dinov3", "token"),
+        ("timm_rope_gap", "eva02", "gap"),
+        ("timm_eva02", "eva02", "token_gap"),
+    ],
+)
+def test_the_rotation_of_a_published_timm_model_is_known_from_its_names(
+    file, rotation, pooling, fixtures, tmp_path
+):
+    shutil.copy(fixtures / f"{file}.safetensors", tmp_path / "alone.safetensors")
+    with open_checkpoint(tmp_path / "alone.safetensors", num_heads=3) as checkpoint:
+        spec = checkpoint.spec
+    expected = keras_vit.model_from_weights(fixtures / f"{file}.safetensors").spec
+    assert (spec.rotation, spec.pooling) == (rotation, pooling)
+    assert dataclasses.replace(spec, pooling=expected.pooling) == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "message"),
+    [
+        ("timm_dinov3", {"architecture": "vit_base_patch16_rope_224"}, "'vit_base_patch16_rope_2"),
+        ("timm_dinov3", {"model_args": {"rope_type": "mixed"}}, "rope_type='mixed'; supported is"),
+        ("timm_eva02", {"model_args": {"ref_feat_shape": [14, 14]}}, r"=\[14, 14\]; .* \[16, 16\]"),
+        ("timm_eva02", {"model_args": {"use_rot_pos_emb": False}}, "use_rot_pos_emb=False"),
+        ("hf_dinov3", {"rope_theta": 10_000}, "its rope_theta is 10000; supported is 100.0"),
+        ("hf_dinov3", {"key_bias": True}, "key_bias=True, which contradicts the weights"),
+    ],
+)
+def test_rotations_that_are_not_supported_are_refused(file, changes, message, hub_folder):
+    with pytest.raises(keras_vit.UsageError, match=message):
+        keras_vit.model_from_weights(hub_folder(file, **changes))
+
+
+def test_an_eva_whose_names_do_not_show_a_rotation_needs_its_config(tmp_path):
+    spec = dataclasses.replace(SMALL, key_bias=False, activation="erf")
+    model = keras_vit.ViT(spec, 5, 32)
+    keras_vit.save_weights(model, tmp_path / "model.safetensors", "timm")
+    assert keras_vit.model_from_weights(tmp_path).spec == spec
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    save_file(load_file(tmp_path / "model.safetensors"), alone / "model.safetensors")
+    with pytest.raises(keras_vit.UsageError, match="rotation is unknown; put its config.json in"):
+        keras_vit.model_from_weights(alone)
+
+
+def test_a_head_that_reads_other_tokens_is_refused(fixtures, hub_folder):
+    model = keras_vit.model_from_weights(fixtures / "timm_token.safetensors")
+    folder = hub_folder("timm_token", global_pool="avg")
+    assert keras_vit.model_from_weights(folder).spec.pooling == "token_gap"
+    with pytest.raises(keras_vit.UsageError, match="needs pooling='token_gap', the model has 'tok"):
+        keras_vit.load_weights(model, folder)
+    assert keras_vit.load_weights(model, folder, head="reset").head == "reset"

@@ -86,7 +86,7 @@ def test_unsupported_timm_preprocessing_is_refused_in_one_line(change, message):
 
 
 SIZES = {"hidden_dim": 48, "depth": 2, "mlp_dim": 96, "patch_size": 8, "in_channels": 3}
-SIZES |= {"registers": 0, "mlp_kind": "plain"}
+SIZES |= {"registers": 0, "mlp_kind": "plain", "query_bias": True}
 GATED = {"mlp_dim": 128, "mlp_kind": "gated"}
 
 
@@ -106,11 +106,12 @@ GATED = {"mlp_dim": 128, "mlp_kind": "gated"}
         ({"model_args": {"mlp_ratio": 4.0}}, "mlp_ratio=4.0, .* whose mlp_dim is 96"),
         ({"pretrained_cfg": {"input_size": [1, 9, 9]}}, r"=\[1, 9, 9\], .* whose in_channels is 3"),
         # The keys of a model that pools in another way are the same.
-        ({"global_pool": "avg"}, "it has a class token and the pooling 'avg'"),
-        ({"model_args": {"global_pool": "avg"}}, "it has a class token and the pooling 'avg'"),
+        ({"global_pool": "max"}, "it has a class token and the pooling 'max'"),
+        ({"model_args": {"global_pool": "map"}}, "it has a class token and the pooling 'map'"),
         ({"num_register_tokens": 4}, "num_register_tokens=4, .* whose registers is 0"),
         ({"model_args": {"reg_tokens": 4}}, "reg_tokens=4, .* whose registers is 0"),
         ({"use_swiglu_ffn": True}, "use_swiglu_ffn=True, .* whose mlp_kind is plain"),
+        ({"model_args": {"qkv_bias": False}}, "qkv_bias=False, .* whose query_bias is True"),
         ({"hidden_act": "relu"}, "its activation is 'relu'; supported are gelu, "),
         ({"hidden_act": ["gelu"]}, "its activation is .*; supported are gelu"),
         ({"hidden_act": 3}, "its activation is 3; supported are gelu"),
@@ -133,6 +134,8 @@ def test_a_config_that_contradicts_the_weights_or_the_library_is_refused(config,
         # A gated MLP has two thirds of the width, or timm counts its two layers.
         ({"mlp_ratio": 4, "use_swiglu_ffn": True}, GATED),
         ({"model_args": {"mlp_ratio": 5.34}}, GATED),
+        # timm's EVA-02 counts one.
+        ({"model_args": {"mlp_ratio": 2.67, "swiglu_mlp": True}}, GATED),
         # A ratio of an unknown width, and timm's default of three channels.
         ({"model_args": {"mlp_ratio": 3}}, {"hidden_dim": None}),
         ({"pretrained_cfg": {"input_size": [3, 28, 28]}}, {"in_channels": 1}),

@@ -21,13 +21,17 @@ from keras_vit.weights.names import weight_names
 
 
 def fold_norms(model: ImageModel) -> ImageModel:
-    """An equivalent model in which norms before Dense layers have no scale and no shift."""
+    """An equivalent model in which norms before Dense layers have no scale and no shift.
+
+    The shifts become biases, also of layers that had none.
+    """
     weights = parameters_of(model)
     folded = rewrite(model.spec, dict(weights), model.preprocessing, {"fold_norms"}, uint8=False)
     for path, value in weights.items():
         if path not in folded:
             folded[path] = (np.ones_like if path.endswith("/gamma") else np.zeros_like)(value)
-    return with_weights(model, folded)
+    biases = dict.fromkeys(("query_bias", "key_bias", "value_bias"), True)
+    return with_weights(model, folded, **biases)
 
 
 def wrap_dense(
@@ -85,9 +89,10 @@ def unwrapped(
     return with_weights(model, weights)
 
 
-def with_weights(model: ImageModel, weights: dict[str, np.ndarray]) -> ImageModel:
-    """A new model like `model`, with these weights."""
-    copy = type(model).from_config(model.get_config())
+def with_weights(model: ImageModel, weights: dict[str, np.ndarray], **fields: Any) -> ImageModel:
+    """A new model like `model`, with these weights, and perhaps other fields of the spec."""
+    config = model.get_config()
+    copy = type(model).from_config({**config, "spec": {**config["spec"], **fields}})
     for name in _names(copy):
         name.variable(copy).assign(weights[name.path])
     return copy

@@ -121,7 +121,7 @@ def _fold_norms(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> N
         for reader in readers:
             kernel = _wide(p[f"{reader}/kernel"])
             shift = repeated(beta, kernel)[:, 0] @ kernel
-            p[f"{reader}/bias"] = _narrow(p[f"{reader}/bias"] + shift)
+            p[f"{reader}/bias"] = _narrow(p.get(f"{reader}/bias", 0) + shift)
             p[f"{reader}/kernel"] = _narrow(repeated(gamma, kernel) * kernel)
 
 
@@ -143,8 +143,9 @@ def _attention_biases(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing
         if not layer.rotated:
             # What is added to all keys does not change the softmax, whose rows sum to 1.
             p.pop(f"{layer.key}/bias", None)
-        shift = _wide(p.pop(f"{layer.value}/bias")) @ _wide(p[f"{layer.out}/kernel"])
-        p[f"{layer.out}/bias"] = _narrow(p[f"{layer.out}/bias"] + shift)
+        if f"{layer.value}/bias" in p:
+            shift = _wide(p.pop(f"{layer.value}/bias")) @ _wide(p[f"{layer.out}/kernel"])
+            p[f"{layer.out}/bias"] = _narrow(p[f"{layer.out}/bias"] + shift)
 
 
 def _centre(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
@@ -155,7 +156,7 @@ def _centre(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
     for name in wired.stream_writers(p):
         p[name] = _narrow(p[name] - _wide(p[name]).mean(-1, keepdims=True))
     for dense in wired.head_norms.values():
-        for name in (f"{dense}/kernel", f"{dense}/bias"):
+        for name in {f"{dense}/kernel", f"{dense}/bias"} & p.keys():
             shape = p[name].shape
             # (..., width) to (..., heads, head_dim) and back
             heads = _wide(p[name]).reshape(*shape[:-1], spec.num_heads, -1)

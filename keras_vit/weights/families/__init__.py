@@ -1,9 +1,11 @@
 """The families of files of weights: one record for each, read and written."""
 
 from keras_vit.weights.families.dinov2 import DINOV2, DINOV2_WITH_REGISTERS
+from keras_vit.weights.families.dinov3 import DINOV3
 from keras_vit.weights.families.family import Family, FileLayout
 from keras_vit.weights.families.official import BIT, OFFICIAL
 from keras_vit.weights.families.timm import TIMM, TIMM_BIT
+from keras_vit.weights.families.timm_eva import EVA
 from keras_vit.weights.families.transformers import VIT
 
 __all__ = ["FAMILIES", "Family", "FileLayout"]
@@ -12,8 +14,10 @@ __all__ = ["FAMILIES", "Family", "FileLayout"]
 FAMILIES: tuple[Family, ...] = (
     OFFICIAL,
     BIT,
+    EVA,
     TIMM,
     TIMM_BIT,
+    DINOV3,
     DINOV2_WITH_REGISTERS,
     DINOV2,
     VIT,

@@ -13,6 +13,7 @@ import numpy as np
 
 from keras_vit.weights.families.family import (
     NOT_WEIGHTS,
+    PLAIN_OR_GATED,
     Family,
     Only,
     Places,
@@ -111,6 +112,7 @@ def _files(model: Any) -> dict[str, dict[str, Any]]:
         "layerscale_value": spec.layer_scale,
         "drop_path_rate": spec.drop_path,
         "use_swiglu_ffn": spec.mlp_kind == "gated",
+        "qkv_bias": True,
     }
     if spec.registers:
         names = "dinov2_with_registers", "Dinov2WithRegisters"
@@ -133,7 +135,7 @@ _BOTH = {
 _ONLY = {
     "pooling": Only("pooling 'token' or 'token_mean'", ("token", "token_mean").__contains__),
     "layer_scale": Only("LayerScale", bool),
-    "mlp_kind": Only("plain or gated MLPs", ("plain", "gated").__contains__),
+    "mlp_kind": PLAIN_OR_GATED,
 }
 DINOV2 = Family(
     "transformers DINOv2",

@@ -34,6 +34,7 @@ class Only(NamedTuple):
 
 
 ANY = Only("any", lambda value: True)
+PLAIN_OR_GATED = Only("plain or gated MLPs", ("plain", "gated").__contains__)
 # Names of PyTorch's models that are not weights. The decoder of a masked autoencoder predicts
 # pixels; only its encoder is a ViT.
 NOT_WEIGHTS = (
@@ -57,7 +58,8 @@ class Family:
             and its config.json. The config of a file that `save_weights` wrote has the entry
             `METADATA`.
         places_of_spec: the places that are written instead for models of a spec.
-        shown: the fields of the spec that names in a file show beyond its official keys.
+        shown: the fields of the spec that names in a file and its config.json show beyond its
+            official keys.
         prefix: what is written before the names of a model with a head, except before the head's.
         not_weights: a pattern of names that are not weights of the model.
         numerics: the fields of the spec that neither weights nor config.json need to state.
@@ -77,7 +79,7 @@ class Family:
     places: Places = dataclasses.field(default_factory=dict)
     other_places: Callable[[ShapeOf, Mapping[str, Any]], Places] = lambda shape_of, config: {}
     places_of_spec: Callable[[Spec], Places] = lambda spec: {}
-    shown: Callable[[ShapeOf], dict[str, Any]] = lambda shape_of: {}
+    shown: Callable[[ShapeOf, Mapping[str, Any]], dict[str, Any]] = lambda shape_of, config: {}
     prefix: str = ""
     not_weights: str = "$"
     numerics: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -10,10 +10,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.specs import VARIANTS, ResNetStem, ViTSpec
+from keras_vit.specs import ResNetStem, ViTSpec
+from keras_vit.variant_specs import VARIANTS
 from keras_vit.weights.families.family import (
     ANY,
     NOT_WEIGHTS,
+    PLAIN_OR_GATED,
     Family,
     Only,
     Places,
@@ -97,35 +99,27 @@ _RESNETS = {
     VARIANTS[f"BiT-R{size}"]: f"resnetv2_{size}_bit"
     for size in ("50x1", "50x3", "101x1", "101x3", "152x4")
 }
-_POOLINGS = {"token": "token", "gap": "avg", "map": "map", "distilled": "token", "none": ""}
+_POOLINGS = {
+    **{"token": "token", "gap": "avg", "token_gap": "avg", "map": "map", "distilled": "token"},
+    "none": "",
+}
 _ACTIVATIONS = {"erf": "gelu", "tanh": "gelu_tanh", "quick": "quick_gelu", "silu": "silu"}
 
 
 def _files(model: Any) -> dict[str, dict[str, Any]]:
-    """config.json for `timm.create_model("local-dir:FOLDER")`; {} if timm has no such model."""
     spec: ViTSpec = model.spec
     plain = _DISTILLED if spec.distillation_token else _GATED if _is_gated(spec) else _PLAIN
     architecture = _STEMS.get((spec.stem, spec.patch_size)) if spec.stem else plain
-    return _config(model, architecture, _arguments(model))
+    return config_of(model, architecture, _arguments(model))
 
 
 def _arguments(model: Any) -> dict[str, Any]:
     spec: ViTSpec = model.spec
-    arguments = {
-        "img_size": list(model.image_size),
-        "embed_dim": spec.hidden_dim,
-        "depth": spec.depth,
-        "num_heads": spec.num_heads,
-        # timm truncates hidden * ratio; adding 0.5 protects against rounding errors. Both halves of
-        # a gated MLP are one layer.
-        "mlp_ratio": ((1 + _is_gated(spec)) * spec.mlp_dim + 0.5) / spec.hidden_dim,
-        "class_token": spec.class_token,
-        "global_pool": _POOLINGS[spec.pooling],
+    # Both halves of a gated MLP are one layer.
+    arguments = sizes_of(model, layers=1 + _is_gated(spec)) | {
         "fc_norm": spec.norm_after_pooling,
-        "qk_norm": spec.qk_norm,
         "act_layer": _ACTIVATIONS[spec.activation],
         "pos_embed": "learn" if spec.position_embedding == "learned" else "none",
-        "init_values": spec.layer_scale,
     }
     if spec.registers:
         arguments |= {"reg_tokens": spec.registers, "no_embed_class": False}
@@ -133,7 +127,25 @@ def _arguments(model: Any) -> dict[str, Any]:
     return arguments if spec.stem else arguments | {"patch_size": spec.patch_size}
 
 
-def _config(model: Any, architecture: str | None, arguments: dict[str, Any]) -> dict[str, Any]:
+def sizes_of(model: Any, layers: int = 1) -> dict[str, Any]:
+    """The arguments that timm's ViTs share; `layers` of the width mlp_dim are one layer there."""
+    spec: ViTSpec = model.spec
+    return {
+        "img_size": list(model.image_size),
+        "embed_dim": spec.hidden_dim,
+        "depth": spec.depth,
+        "num_heads": spec.num_heads,
+        # timm truncates hidden * ratio; adding 0.5 protects against rounding errors.
+        "mlp_ratio": (layers * spec.mlp_dim + 0.5) / spec.hidden_dim,
+        "class_token": spec.class_token,
+        "global_pool": _POOLINGS[spec.pooling],
+        "qk_norm": spec.qk_norm,
+        "init_values": spec.layer_scale,
+    }
+
+
+def config_of(model: Any, architecture: str | None, arguments: dict[str, Any]) -> dict[str, Any]:
+    """config.json for `timm.create_model("local-dir:FOLDER")`; {} without an architecture."""
     if architecture is None:
         return {}
     if model.spec.in_channels != 3:
@@ -160,7 +172,8 @@ def _is_gated(spec: ViTSpec) -> bool:
     return spec.mlp_kind == "gated"
 
 
-def _other_places(shape_of: ShapeOf, config: Mapping[str, Any]) -> Places:
+def other_places(shape_of: ShapeOf, config: Mapping[str, Any]) -> Places:
+    """See `Family.other_places`."""
     root = _ROOT_ALONE if shape_of("patch_embed.backbone.conv.weight") else {}
     outputs, inputs = (shape_of(f"blocks.0.mlp.fc{i}.weight") for i in (1, 2))
     gate = _PACKED if outputs and inputs and outputs[0] == 2 * inputs[-1] else {}
@@ -185,11 +198,18 @@ def _only_patches_have_positions(shape_of: ShapeOf, config: Mapping[str, Any]) -
     return is_square or shape_of("reg_token") is not None
 
 
-def _places_of_spec(spec: ViTSpec) -> Places:
+def places_of_spec(spec: ViTSpec) -> Places:
+    """See `Family.places_of_spec`."""
     root = _ROOT_ALONE if spec.stem and not spec.stem.stages else {}
     gate = _PACKED if _is_gated(spec) else {}
     norm = _NORM_AFTER if spec.norm_after_pooling else {}
     return {**root, **gate, **norm, **_register_positions(spec.class_token, spec.registers)}
+
+
+def norm_after_pooling(shape_of: ShapeOf, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the spec that timm's `fc_norm` shows."""
+    after = shape_of(_FC_NORM) is not None
+    return {"norm_after_pooling": after, **({"pooling": "token_gap"} if after else {})}
 
 
 def _register_positions(class_token: bool, registers: int) -> Places:
@@ -212,9 +232,9 @@ TIMM = Family(
         (_ROOT, "", "patch_embed.backbone.stem."),
         (_UNIT, _UNITS, "patch_embed.backbone.stages.{i0}.blocks.{j0}."),
     ),
-    other_places=_other_places,
-    places_of_spec=_places_of_spec,
-    shown=lambda shape_of: {"norm_after_pooling": shape_of(_FC_NORM) is not None},
+    other_places=other_places,
+    places_of_spec=places_of_spec,
+    shown=norm_after_pooling,
     not_weights=NOT_WEIGHTS,
     numerics={"activation": "erf", "layer_norm_eps": 1e-6},
     resampling="bicubic",
@@ -224,7 +244,7 @@ TIMM = Family(
         "layer_norm_eps": Only(
             "a LayerNorm epsilon of 1e-6, so its outputs would differ", lambda eps: eps <= 1e-6
         ),
-        "mlp_kind": Only("plain or gated MLPs", ("plain", "gated").__contains__),
+        "mlp_kind": PLAIN_OR_GATED,
         **dict.fromkeys(("stem", "layer_scale", "registers", "qk_norm", "norm_after_pooling"), ANY),
     },
     refuses=_refuses,
@@ -237,7 +257,7 @@ TIMM_BIT = Family(
     bit=True,
     places=places_of((_BIT, "", ""), (_UNIT, _UNITS, "stages.{i0}.blocks.{j0}."), bit=True),
     not_weights=NOT_WEIGHTS,
-    files=lambda model: _config(
+    files=lambda model: config_of(
         model, _RESNETS.get(dataclasses.replace(model.spec, in_channels=3)), {}
     ),
 )

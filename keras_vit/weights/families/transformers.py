@@ -72,7 +72,6 @@ def config_of(model: Any, kind: str, name: str, **fields: Any) -> dict[str, dict
         "image_size": height if height == width else [height, width],
         "patch_size": spec.patch_size,
         "num_channels": spec.in_channels,
-        "qkv_bias": True,
         "id2label": {str(i): label for i, label in enumerate(labels)},
         "label2id": {label: i for i, label in enumerate(labels)},
     }
@@ -107,5 +106,6 @@ VIT = Family(
         "ViT",
         pooler_output_size=model.spec.representation_dim or model.spec.hidden_dim,
         pooler_act="tanh",
+        qkv_bias=True,
     ),
 )

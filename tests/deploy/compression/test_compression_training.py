@@ -142,9 +142,10 @@ def test_all_but_the_norms_learn(train, model, method):
     [
         {"pooling": "map", "representation_dim": 16, "position_embedding": "relative"},
         {"pooling": "distilled"},
+        {"rotation": "dinov3", "key_bias": False, "query_bias": False},
         pytest.param({"stem": keras_vit.ResNetStem((1,)), "patch_size": 1}, marks=pytest.mark.slow),
     ],
-    ids=["map", "distilled", "stem"],
+    ids=["map", "distilled", "dinov3", "stem"],
 )
 def test_wrapping_and_unwrapping_changes_nothing(randomised, rng, fields):
     from keras_vit.deploy.compression import stages

@@ -33,6 +33,14 @@ ARCHITECTURES = {
     "timm": variant(
         registers=4, qk_norm=True, pooling="gap", norm_after_pooling=True, activation="quick"
     ),
+    "dinov3": variant(
+        **{"registers": 4, "layer_scale": 0.1, "rotation": "dinov3", "key_bias": False},
+        **{"position_embedding": "none", "activation": "erf"},
+    ),
+    "eva02": variant(
+        **{"mlp_kind": "gated_norm", "activation": "silu", "rotation": "eva02", "key_bias": False},
+        **{"pooling": "token_gap", "norm_after_pooling": True},
+    ),
     "none": variant(pooling="none", position_embedding="relative"),
     "bit": keras_vit.ResNetSpec((1, 1, 1, 1)),
 }

@@ -20,7 +20,7 @@ from keras_vit.encoder.embedding import TOKENS
 from keras_vit.encoder.encode import encode
 from keras_vit.encoder.ops import Ops
 from keras_vit.encoder.patch_grids import Tokens
-from keras_vit.encoder.positions import POSITION_EMBEDDINGS
+from keras_vit.encoder.positions import POSITION_EMBEDDINGS, ROTATIONS
 
 FILES = [
     "vit_token.weights.npz",
@@ -35,6 +35,11 @@ FILES = [
     "hf_base.safetensors",
     "hf_dinov2_registers.safetensors",
     "hf_dinov2_gated.safetensors",
+    "hf_dinov3.safetensors",
+    "hf_dinov3_gated.safetensors",
+    "timm_dinov3.safetensors",
+    "timm_eva02.safetensors",
+    "timm_rope_gap.safetensors",
     "hybrid_stem.weights.npz",
 ]
 
@@ -48,8 +53,8 @@ class NumPyOps(Ops):
         self.weights = {name: array.astype(float) for name, array in weights.items()}
 
     def dense(self, name, x):
-        weight = self.weights.get
-        return x @ weight(f"{self.path}{name}/kernel") + weight(f"{self.path}{name}/bias")
+        kernel = self.weights[f"{self.path}{name}/kernel"]
+        return x @ kernel + self.weights.get(f"{self.path}{name}/bias", 0)
 
     def norm(self, name, x):
         x = x - x.mean(-1, keepdims=True)
@@ -69,6 +74,8 @@ class NumPyOps(Ops):
 
     def positions(self, x):
         kind = POSITION_EMBEDDINGS[self.spec.position_embedding]
+        if kind.table is None:
+            return None, None
         weights = {weight.name: self.weights[self.path + weight.name] for weight in kind.weights}
         table = kind.table(weights, self.tokens_of_grid, self.spec.hidden_dim, np)
         prefix = self.tokens_of_grid.prefix_positions if kind.prefix_slots else 0
@@ -88,6 +95,14 @@ class NumPyOps(Ops):
 
     def heads(self, x):
         return x.reshape(*x.shape[:2], self.spec.num_heads, -1)
+
+    def rotate(self, x):
+        angles = ROTATIONS[self.spec.rotation](self.tokens_of_grid.grid, self.spec.head_dim)
+        prefix = self.tokens_of_grid.prefix
+        first, second = np.split(x[:, prefix:], 2, axis=-1)
+        turned = (first + 1j * second) * np.exp(1j * angles)[:, None]
+        patches = np.concatenate([turned.real, turned.imag], axis=-1)
+        return np.concatenate([x[:, :prefix], patches], axis=1)
 
     def activation(self, name, x):
         gates = {
