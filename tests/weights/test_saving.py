@@ -111,6 +111,8 @@ def test_a_resize_that_the_hubs_do_not_have_is_kept_only_in_the_official_layout(
         ("hf_classifier.safetensors", "transformers"),
         ("hf_base.safetensors", "transformers"),
         ("hf_dinov2_gated.safetensors", "transformers"),
+        ("hf_dinov3_gated.safetensors", "transformers"),
+        ("timm_eva02.safetensors", "timm"),
     ],
 )
 def test_files_of_other_programs_are_written_unchanged(name, layout, fixtures, tmp_path):
@@ -132,7 +134,8 @@ def test_files_of_other_programs_are_written_unchanged(name, layout, fixtures, t
             assert config[field] == reference[field], field
     else:
         assert config["architecture"] == reference["architecture"]
-        assert config["model_args"]["act_layer"] == reference["model_args"].get("act_layer", "gelu")
+        activations = (args["model_args"].get("act_layer", "gelu") for args in (config, reference))
+        assert len(set(activations)) == 1
         assert config["model_args"]["num_heads"] == 3
         assert int(48 * config["model_args"]["mlp_ratio"]) == 96
 
@@ -141,6 +144,10 @@ def test_files_of_other_programs_are_written_unchanged(name, layout, fixtures, t
 DINOV2 = {"activation": "erf", "layer_scale": 0.5, "pooling": "token_mean"}
 GATED = {"mlp_kind": "gated", "activation": "silu", "mlp_dim": 128, "layer_scale": 0.5}
 TIMM_GAP = {"pooling": "gap", "norm_after_pooling": True, "qk_norm": True, "registers": 2}
+DINOV3 = {"activation": "erf", "layer_scale": 0.5, "rotation": "dinov3", "layer_norm_eps": 1e-5}
+DINOV3 |= {"position_embedding": "none", "registers": 4, "key_bias": False}
+EVA02 = {"mlp_kind": "gated_norm", "activation": "silu", "rotation": "eva02", "key_bias": False}
+EVA02 |= {"pooling": "token_gap", "norm_after_pooling": True}
 TOLD = {
     "DINOv2": ("transformers", DINOV2 | {"mlp_dim": 96}, {"model_type": "dinov2", "mlp_ratio": 2}),
     "registers": (
@@ -153,6 +160,37 @@ TOLD = {
         GATED | {"registers": 3},
         {"act_layer": "silu", "init_values": 0.5, "reg_tokens": 3, "no_embed_class": False},
     ),
+    "DINOv3": (
+        "transformers",
+        DINOV3 | {"query_bias": False},
+        {
+            **{"model_type": "dinov3_vit", "rope_theta": 100.0, "num_register_tokens": 4},
+            **{"query_bias": False, "key_bias": False, "value_bias": True},
+            **{"use_gated_mlp": False, "architectures": ["DINOv3ViTModel"]},
+        },
+    ),
+    "timm's DINOv3": (
+        "timm",
+        DINOV3 | GATED | {"pooling": "token_gap"},
+        {
+            **{"rope_type": "dinov3", "use_abs_pos_emb": False, "num_reg_tokens": 4},
+            **{"swiglu_mlp": True, "swiglu_align_to": 1, "global_pool": "avg"},
+            **{"use_fc_norm": False, "use_post_transformer_norm": True, "init_values": 0.5},
+        },
+    ),
+    "timm's EVA-02": (
+        "timm",
+        EVA02,
+        {
+            **{"rope_type": "cat", "scale_mlp": True, "qkv_fused": False, "qkv_bias": True},
+            **{"class_token": True, "use_fc_norm": True, "use_abs_pos_emb": True},
+        },
+    ),
+    "timm's EVA-02 without norms": (
+        "timm",
+        EVA02 | {"mlp_kind": "gated"},
+        {"scale_mlp": False, "qkv_fused": True, "swiglu_align_to": 0},
+    ),
     "timm's pooling": (
         "timm",
         TIMM_GAP,
@@ -164,12 +202,13 @@ TOLD = {
 @pytest.mark.parametrize("name", TOLD)
 def test_the_libraries_are_told_what_the_model_has(name, randomised, tmp_path):
     layout, fields, told = TOLD[name]
-    model = randomised(keras_vit.ViT(dataclasses.replace(VIT, **fields), 5, 32))
+    classes = 0 if name == "DINOv3" else 5
+    model = randomised(keras_vit.ViT(dataclasses.replace(VIT, **fields), classes, 32))
     keras_vit.save_weights(model, tmp_path / "model.safetensors", layout)
     config = json.loads((tmp_path / "config.json").read_text())
     arguments = config.get("model_args", config)
     assert {key: arguments[key] for key in told} == told
-    if "timm" in name:
+    if layout == "timm":
         layers = 2 if "gates" in name else 1  # in one Dense layer of timm's
         assert int(48 * arguments["mlp_ratio"]) == layers * model.spec.mlp_dim
     # Without keras_vit's metadata, the names and config.json give the same model.
@@ -195,6 +234,23 @@ def test_what_transformers_dinov2_cannot_be_is_refused(change, message, tmp_path
     model = keras_vit.ViT(dataclasses.replace(VIT, **fields), 5, size)
     with pytest.raises(keras_vit.UsageError, match=message):
         keras_vit.save_weights(model, tmp_path / "model.safetensors", "transformers")
+
+
+@pytest.mark.parametrize(
+    ("layout", "fields", "message"),
+    [
+        ("transformers", DINOV3, "transformers' DINOv3 has no head"),
+        ("timm", DINOV3 | {"activation": "tanh"}, r"has GELU \(erf\), .* Received: tanh"),
+        ("timm", EVA02 | {"activation": "erf"}, "SiLU in gated MLPs. Received: erf"),
+        ("timm", DINOV3 | {"layer_norm_eps": 1e-6}, "has layer_norm_eps=1e-05. Received: 1e-06"),
+        ("timm", EVA02 | {"query_bias": False}, "biases of queries and values, or neither"),
+        ("timm", EVA02 | {"key_bias": True}, "timm Eva has no biases of keys"),
+    ],
+)
+def test_what_families_with_rotations_cannot_be_is_refused(layout, fields, message, tmp_path):
+    model = keras_vit.ViT(dataclasses.replace(VIT, **fields), 5, 32)
+    with pytest.raises(keras_vit.UsageError, match=message):
+        keras_vit.save_weights(model, tmp_path / "model.safetensors", layout)
 
 
 def test_a_crop_is_written_if_transformers_has_it_and_gives_the_size_of_the_model(tmp_path):
@@ -293,6 +349,7 @@ def test_a_config_of_another_program_is_not_replaced(tmp_path, content):
         ("R+ViT-Ti_16", 3, "zero"),
         ("ViT-Pico_4", 4, "none"),
         ("BiT-R8x1", 4, "trained"),
+        pytest.param("DINOv3-S_16", 3, "none", marks=pytest.mark.slow),
         pytest.param("ViT-S_32-gap", 3, "zero", marks=pytest.mark.slow),
         pytest.param("BiT-R50x1", 3, "zero", marks=pytest.mark.slow),
     ],
