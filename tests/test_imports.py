@@ -20,7 +20,7 @@ from keras_vit.cli import COMMANDS
 ROOT = Path(__file__).parents[1]
 # CONTRIBUTING.md draws this map. Private modules (`_files`, `_errors` ...) are level 0.
 LEVELS = {
-    **dict.fromkeys(("specs", "labels", "layers", "encoder"), 0),
+    **dict.fromkeys(("specs", "variant_specs", "labels", "layers", "encoder"), 0),
     **dict.fromkeys(("weights", "models", "data"), 1),
     **dict.fromkeys(("recipe", "runs", "tflite"), 2),
     **dict.fromkeys(("training", "evaluation", "deploy"), 3),
@@ -30,7 +30,7 @@ LEVELS = {
 CODE = ("keras_vit", "train", "export", "benchmarks", "tests")
 HEAVY = {"numpy", "keras", "tf_keras", "tensorflow", "jax"}
 HEAVY |= {"matplotlib", "PIL", "sklearn", "jinja2"}
-BACKEND_FREE = {"specs", "encoder", "layers", "weights", "models"}
+BACKEND_FREE = {"specs", "variant_specs", "encoder", "layers", "weights", "models"}
 
 
 def room(module: str) -> str | None:

@@ -123,6 +123,7 @@ KINDS = {
     "memory and spin": {
         **{"pooling": "memory", "rotation": "spin"},
         **{"layer_scale": 0.1, "qk_norm": True, "registers": 2},
+        **{"query_bias": False, "key_bias": False},
     },
 }
 

@@ -402,10 +402,11 @@ class Checkpoint:
                 return spec.num_heads
         if self.num_heads is not None:
             return self.num_heads
+        # timm's config.json has the number only if it is not that of the architecture it names.
+        advice = "" if self.tensors.config else ", or put its config.json in the same folder"
         raise UsageError(
             f"hidden {hidden}, {sizes['depth']} blocks, MLP {mlp} is not a known variant, and the "
-            "file does not state the number of heads; pass num_heads=N, or put its config.json in "
-            "the same folder."
+            f"file does not state the number of heads; pass num_heads=N{advice}."
         )
 
     def _stem(self) -> ResNetStem | None:

@@ -363,3 +363,11 @@ def test_variants_are_recognised(name, channels, head, tmp_path):
         with open_checkpoint(tmp_path / path) as checkpoint:
             assert (checkpoint.variant, checkpoint.head_state) == (name, head)
             assert checkpoint.parameters == model.count_params()
+
+
+@pytest.mark.parametrize("change", [{"rotation": "dinov3"}, {"key_bias": False}])
+def test_a_model_that_differs_from_a_variant_is_none(change, tmp_path):
+    model = keras_vit.create_model("ViT-Pico_4", **change)
+    keras_vit.save_weights(model, tmp_path / "w.npz")
+    with open_checkpoint(tmp_path / "w.npz") as checkpoint:
+        assert checkpoint.variant is None

@@ -220,9 +220,10 @@ def _standardised_kernels(spec: Spec, p: Parameters, wired: Wiring, _: Preproces
 def _scale_stream(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
     """The residual stream is divided by `STREAM_DIVISOR`, which is exact.
 
-    So its squares fit into half precision.
+    So its squares fit into half precision. So is a factor of a product that only a norm reads.
     """
-    for name in wired.stream_writers(p):
+    factors = {f"{d}/{w}" for d in wired.scalable_factors.values() for w in ("kernel", "bias")}
+    for name in (*wired.stream_writers(p), *(factors & p.keys())):
         p[name] = p[name] / np.float32(STREAM_DIVISOR)
 
 

@@ -63,11 +63,12 @@ class TensorFlowOps(Ops):
 
     def norm(self, name, x):
         in_stream = self.path + name in self.stream_norms
+        divided = in_stream or self.path + name in self.wiring.scalable_factors
         # The mean of centred values is zero and is not computed.
         centred = "centre" in self.rewrites and (
             in_stream or self.path + name in self.wiring.head_norms
         )
-        divisor = STREAM_DIVISOR if in_stream and "scaled_stream" in self.rewrites else 1.0
+        divisor = STREAM_DIVISOR if divided and "scaled_stream" in self.rewrites else 1.0
         smooth, gamma = self.weight(f"{name}/smooth"), self.weight(f"{name}/gamma")
         with tf.name_scope(name):
             if not centred:

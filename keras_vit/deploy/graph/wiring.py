@@ -5,6 +5,7 @@ The encoder runs once with symbolic values, so that no rewrite has a list of lay
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Collection
@@ -48,6 +49,8 @@ class Wiring:
         used: the parameters whose sums are used as they are by something else than a norm.
         scales: for each scale of channels, the Dense layer whose output it multiplies.
         head_norms: for each norm of single heads, the Dense layer whose output it normalises.
+        factors: for each norm of a product, the Dense layer whose output is a factor of it.
+        reads: how many times the output of each Dense layer is read.
         attentions: the attention layers.
         tokens: for each norm, the numbers of first tokens of its output that are read; None: all.
     """
@@ -59,6 +62,8 @@ class Wiring:
         self.used: set[str] = {_UNKNOWN}
         self.scales: dict[str, str] = {}
         self.head_norms: dict[str, str] = {}
+        self.factors: dict[str, str] = {}
+        self.reads: collections.Counter[str] = collections.Counter()
         self.attentions: list[Attention] = []
         self.tokens: dict[str, set[int | None]] = {}
 
@@ -75,6 +80,11 @@ class Wiring:
         What is subtracted from all channels of the stream, or divides them, has no effect.
         """
         return [norm for norm, writers in self.inputs.items() if not writers & self.used]
+
+    @property
+    def scalable_factors(self) -> dict[str, str]:
+        """Those of `factors` that nothing else reads."""
+        return {norm: dense for norm, dense in self.factors.items() if self.reads[dense] == 1}
 
     def foldable(self, parameters: Collection[str]) -> dict[str, list[str]]:
         """For each norm the Dense layers that read it; [] if something else does too.
@@ -113,6 +123,7 @@ class _Value:
         writers: the parameters whose sum it is.
         norm: the norm whose output it is, for one or several tokens, or a mean of tokens.
         dense: the Dense layer whose output it is, perhaps divided into heads.
+        factor: if it is a product, the Dense layer whose output is its second factor.
         constant: the weight from which alone it is computed.
         attention: the attention layer whose output it is, without the name of its last Dense.
         rotated: whether it was turned by the angles of positions.
@@ -122,6 +133,7 @@ class _Value:
     writers: frozenset[str] = frozenset({_UNKNOWN})
     norm: str | None = None
     dense: str | None = None
+    factor: str | None = None
     constant: str | None = None
     attention: Attention | None = None
     rotated: bool = False
@@ -141,12 +153,16 @@ class _Recorder(Ops):
             self._block(x)
 
     def _block(self, x: _Value) -> None:
+        if x.dense:
+            self.found.reads[x.dense] += 1
         if x.norm:
             self.found.blocked.add(x.norm)
             self.found.tokens[x.norm].add(x.tokens)
 
     def dense(self, name, x):
         name = self.path + name
+        if x.dense:
+            self.found.reads[x.dense] += 1
         if x.norm:
             self.found.readers[x.norm].append(name)
             self.found.tokens[x.norm].add(x.tokens)
@@ -162,6 +178,8 @@ class _Recorder(Ops):
         self.found.inputs[name] = x.writers
         if x.dense and _UNKNOWN in x.writers:
             self.found.head_norms[name] = x.dense
+        if x.factor:
+            self.found.factors[name] = x.factor
         self.found.readers[name], self.found.tokens[name] = [], set()
         return _Value(norm=name)
 
@@ -203,7 +221,7 @@ class _Recorder(Ops):
 
     def product(self, x, y):
         self.use(x, y)
-        return _Value()
+        return _Value(factor=y.dense)
 
     def add(self, name, x, y):
         self._block(x)

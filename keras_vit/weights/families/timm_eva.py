@@ -47,6 +47,7 @@ mlp/norm                mlp.norm       flat
 mlp/dense_1             mlp.fc2        in
 scale_mlp               gamma_2        same
 """
+_PREFIXES = ("encoderblock_{i}/", "blocks.{i}.")
 # Query, key and value in one layer, whose key has no bias.
 _FUSED = """
 attention/query/kernel    attn.qkv.weight    in      0/3
@@ -59,9 +60,6 @@ _GATED = """
 mlp/gate       mlp.fc1_g    in
 mlp/dense_0    mlp.fc1_x    in
 """
-_PREFIXES = ("encoderblock_{i}/", "blocks.{i}.")
-_FUSED = places_of((_FUSED, *_PREFIXES))
-_GATED = places_of((_GATED, *_PREFIXES))
 # The rotations of timm's architectures.
 _ROTATIONS = {
     r"vit_\w+_dinov3\w*": "dinov3",
@@ -135,8 +133,8 @@ def _rotation_by_names(shape_of: ShapeOf) -> str:
 
 
 def _other_places(shape_of: ShapeOf, config: Mapping[str, Any]) -> Places:
-    fused = _FUSED if shape_of("blocks.0.attn.qkv.weight") else {}
-    gated = _GATED if shape_of(_GATE) else {}
+    fused = _FUSED_PLACES if shape_of("blocks.0.attn.qkv.weight") else {}
+    gated = _GATED_PLACES if shape_of(_GATE) else {}
     # Unless it is stated, class token and registers have positions.
     config = {**config, "model_args": {"no_embed_class": False, **model_args(config)}}
     places = {**fused, **timm.other_places(shape_of, config), **gated}
@@ -146,9 +144,9 @@ def _other_places(shape_of: ShapeOf, config: Mapping[str, Any]) -> Places:
 def _places_of_spec(spec: ViTSpec) -> Places:
     # As in the published models: those with a norm in the MLP have a layer each for query and key,
     # and only EVA-02's without a norm have one layer for the gate and what it multiplies.
-    fused = {} if spec.mlp_kind == "gated_norm" else _FUSED
+    fused = {} if spec.mlp_kind == "gated_norm" else _FUSED_PLACES
     packed = spec.mlp_kind == "plain" or (spec.mlp_kind, spec.rotation) == ("gated", "eva02")
-    places = {**fused, **timm.places_of_spec(spec), **({} if packed else _GATED)}
+    places = {**fused, **timm.places_of_spec(spec), **({} if packed else _GATED_PLACES)}
     return _paired(places, spec.rotation)
 
 
@@ -206,6 +204,8 @@ def _files(model: Any) -> dict[str, dict[str, Any]]:
 
 
 _GATE = "blocks.0.mlp.fc1_g.weight"
+_FUSED_PLACES = places_of((_FUSED, *_PREFIXES))
+_GATED_PLACES = places_of((_GATED, *_PREFIXES))
 _PLACES = places_of((_ENCODER, "", ""), (_BLOCK, *_PREFIXES))
 EVA = Family(
     "timm Eva",

@@ -349,14 +349,19 @@ def test_a_distilled_graph_has_one_head_and_one_weight_of_both_tokens(build):
     assert not [name for name in names if "distillation" in name]
 
 
-def test_only_writers_of_the_stream_are_divided_for_half_precision(token):
+# And a factor of a product that only a norm reads.
+@pytest.mark.parametrize(
+    ("fields", "factors"), [({}, ""), ({"mlp_kind": "gated_norm"}, "|dense_0/")]
+)
+def test_only_writers_of_the_stream_are_divided_for_half_precision(build, fields, factors):
+    model = build(variant(**fields))
     divided, whole = (
-        {v.name: v.numpy() for v in module_of(token, rewrites=rewrites).variables_of_graph}
+        {v.name: v.numpy() for v in module_of(model, rewrites=rewrites).variables_of_graph}
         for rewrites in (ALL, ALL - {"scaled_stream"})
     )
     assert divided.keys() == whole.keys()
     for name, values in whole.items():
-        writes = re.search(r"patch_encoder/|attention/out/|dense_1/", name)
+        writes = re.search(rf"patch_encoder/|attention/out/|dense_1/{factors}", name)
         np.testing.assert_array_equal(divided[name], values / 16 if writes else values)
 
 
