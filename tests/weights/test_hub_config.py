@@ -153,6 +153,10 @@ def test_sizes_may_be_written_in_other_ways(config, changes):
         (OLD_VIT, PLAIN),
         ({}, PLAIN),
         (BIT, Preprocessing(448, 448, 1.0)),
+        (
+            {"image_processor_type": "DINOv3ViTImageProcessorFast"},
+            Preprocessing(224, 224, **IMAGENET),
+        ),
         (OLD_IMAGENET, Preprocessing(224, 224, **IMAGENET)),
         (OLD_VIT | {"size": {"height": 32, "width": 48}}, Preprocessing(32, 48)),
         (OLD_VIT | {"resample": 3}, Preprocessing(224, 224, interpolation="bicubic")),

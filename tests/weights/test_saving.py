@@ -237,6 +237,21 @@ def test_what_transformers_dinov2_cannot_be_is_refused(change, message, tmp_path
 
 
 @pytest.mark.parametrize(
+    ("fields", "gate", "query"),
+    [
+        (EVA02, "fc1_g", "q_proj"),
+        (EVA02 | {"mlp_kind": "gated"}, "fc1", "qkv"),
+        (DINOV3 | GATED, "fc1_g", "qkv"),
+    ],
+)
+def test_layers_that_timm_joins_are_one_layer_in_its_files(fields, gate, query, tmp_path):
+    model = keras_vit.ViT(dataclasses.replace(VIT, **fields), 5, 32)
+    keras_vit.save_weights(model, tmp_path / "model.safetensors", "timm")
+    written = load_file(tmp_path / "model.safetensors")
+    assert {f"blocks.0.mlp.{gate}.weight", f"blocks.0.attn.{query}.weight"} <= written.keys()
+
+
+@pytest.mark.parametrize(
     ("layout", "fields", "message"),
     [
         ("transformers", DINOV3, "transformers' DINOv3 has no head"),
