@@ -104,6 +104,16 @@ def test_the_place_of_the_last_norm_and_the_resampling_come_from_the_file(
         keras_vit.load_weights(create_model(TEST, 7, 32, activation="erf"), saved)
 
 
+def test_biases_come_from_the_file(fixtures, variant):
+    variant(3, 96)
+    fields = {"rotation": "dinov3", "position_embedding": "none", "pooling": "token_gap"}
+    fields |= {"registers": 4, "layer_scale": 0.1, "mlp_kind": "gated"}
+    model = create_model(TEST, weights=fixtures / "timm_dinov3.safetensors", **fields)
+    assert (model.spec.query_bias, model.spec.key_bias, model.spec.value_bias) == (False,) * 3
+    expected = np.load(fixtures / "timm_dinov3.io.npz")
+    np.testing.assert_allclose(model(expected["images"]), expected["pooled"], atol=2e-5, rtol=0)
+
+
 def test_what_a_file_alone_does_not_state_comes_from_the_caller(fixtures, tmp_path, variant):
     alone = tmp_path / "alone.safetensors"  # timm's config.json, which states 3 heads, is absent
     alone.write_bytes((fixtures / "timm_token.safetensors").read_bytes())

@@ -167,8 +167,7 @@ class QuantizedDense(keras.layers.Wrapper):
             if self.fixed
             else rounding.round_tokens(inputs)
         )
-        x = tf.tensordot(x, self.rounded_kernel(), 1)
-        x = x if self.layer.bias is None else tf.nn.bias_add(x, self.layer.bias)
+        x = tf.nn.bias_add(tf.tensordot(x, self.rounded_kernel(), 1), self.layer.bias)
         return self._rounded("outputs", x, training) if self.fixed else x
 
     def rounded_kernel(self) -> tf.Tensor:
