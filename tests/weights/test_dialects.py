@@ -394,8 +394,9 @@ def test_heads_of_a_file_alone_are_those_of_the_variant_with_the_same_mlp(tmp_pa
     keras_vit.save_weights(
         keras_vit.create_model("DINOv3-H_16-plus", 0, 32, depth=1), tmp_path / "model.safetensors"
     )
-    save_file(load_file(tmp_path / "model.safetensors"), tmp_path / "alone.safetensors")
-    with open_checkpoint(tmp_path / "alone.safetensors") as checkpoint:
+    (tmp_path / "config.json").unlink()
+    save_file(load_file(tmp_path / "model.safetensors"), tmp_path / "model.safetensors")
+    with open_checkpoint(tmp_path / "model.safetensors") as checkpoint:
         assert checkpoint.spec.num_heads == 20  # ViT-H, of the same width, has 16
 
 

@@ -196,3 +196,13 @@ def test_every_set_of_rewrites_gives_them_too(fixtures, name):
 def test_every_set_of_rewrites_gives_them_for_pixels(fixtures, rng):
     pixels = rng.integers(0, 256, (2, 48, 48, 3), dtype=np.uint8)
     assert_every_set_of_rewrites_is_exact(reference_of(fixtures / FILES[0], pixels))
+
+
+def test_every_set_of_rewrites_gives_them_without_biases(randomised, tmp_path, rng):
+    biases = dict.fromkeys(("query_bias", "key_bias", "value_bias"), False)
+    spec = keras_vit.ViTSpec(8, 48, 1, 3, 64, qk_norm=True, rotation="dinov3", **biases)
+    preprocessing = keras_vit.Preprocessing(16, 24)
+    model = randomised(keras_vit.ViT(spec, 5, (16, 24), preprocessing=preprocessing))
+    keras_vit.save_weights(model, tmp_path / "model.npz")
+    pixels = rng.integers(0, 256, (2, 16, 24, 3), dtype=np.uint8)
+    assert_every_set_of_rewrites_is_exact(reference_of(tmp_path / "model.npz", pixels))
