@@ -275,7 +275,7 @@ class ViTSpec(_Fields):
                 f"hidden_dim={self.hidden_dim} / num_heads={self.num_heads} = {self.head_dim}."
             )
         self._check_tokens()
-        if self.norm_after_pooling and self.pooling not in ("gap", "token_gap"):
+        if self.norm_after_pooling and not POOLINGS[self.pooling].averages:
             raise UsageError(
                 "norm_after_pooling is for pooling='gap' and 'token_gap'. Received: "
                 f"pooling={self.pooling!r}; leave one of them out."

@@ -131,8 +131,8 @@ def all_block_rows() -> list[Row]:
     return [*_BLOCK_ROWS, *nested(dict.fromkeys(kinds), "MlpBlock_3/", "mlp/"), *_SCALE_ROWS]
 
 
-# The fields of the spec that a block reads besides its sizes, with the values of the paper's block.
 _BIASES = ("query_bias", "key_bias", "value_bias")
+# The fields of the spec that a block reads besides its sizes, with the values of the paper's block.
 ATTENTION_OPTIONS = {"rotation": "none", "qk_norm": False, **dict.fromkeys(_BIASES, True)}
 MLP_OPTIONS = {"mlp_kind": "plain"}
 BLOCK_OPTIONS = {"layer_scale": None, **ATTENTION_OPTIONS, **MLP_OPTIONS}

@@ -24,7 +24,7 @@ class Pooling:
             the two classifiers of a `DistilledHead`.
         rows: the weights, by paths in the pooling.
         width: the width of the output, in multiples of hidden_dim.
-        unread_tokens: how many of the learned tokens, the last ones, the output does not depend on.
+        unread_tokens: how many of the learned tokens, the last ones, it does not read.
     """
 
     call: Callable[[Ops, Any], Any] | None
@@ -37,6 +37,11 @@ class Pooling:
     def prefix_tokens(self) -> int:
         """The number of tokens before the patches."""
         return token_count(self.tokens)
+
+    @property
+    def averages(self) -> bool:
+        """Whether it is the mean of the patches, which the last norm can follow."""
+        return self.call is _patch_mean
 
 
 def _first_tokens(count: int) -> Callable[[Ops, Any], Any]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from keras_vit._checks import PICTURE_CHANNELS, label_names
 from keras_vit._errors import UsageError
+from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.labels import imagenet2012_labels
 from keras_vit.models.bit import BiT
 from keras_vit.models.image_model import ARGUMENTS, refuse_keywords
@@ -169,8 +170,7 @@ def check_weights(
     """
     path, _ = _locate(name, weights)
     with open_checkpoint(path, _heads(spec, overrides)) as checkpoint:
-        fields = _fields_of_file(checkpoint, spec, keeps_head=False) | overrides
-        spec = dataclasses.replace(spec, **fields)
+        spec = _as_in_file(checkpoint, spec, overrides, keeps_head=False)
         match(Target(spec, 1, as_size(image_size)), checkpoint, "reset")
 
 
@@ -205,7 +205,7 @@ def from_checkpoint(
     pooling = checkpoint.layout.family.head_pooling
     if pooling and num_classes and not checkpoint.num_classes:
         overrides = {"pooling": pooling, **overrides}
-    spec = dataclasses.replace(spec, **_fields_of_file(checkpoint, spec, keeps_head) | overrides)
+    spec = _as_in_file(checkpoint, spec, overrides, keeps_head)
     image_size = request.image_size
     if image_size is None:
         stated = _preprocessed_size(checkpoint) or checkpoint.image_size
@@ -279,21 +279,25 @@ def _known_preprocessing(
     return dataclasses.replace(known.of_channels(channels), height=size[0], width=size[1])
 
 
-def _fields_of_file(checkpoint: Checkpoint, spec: Spec, keeps_head: bool) -> dict[str, Any]:
-    """The fields of the spec that are taken from the file."""
+def _as_in_file(
+    checkpoint: Checkpoint, spec: Spec, overrides: dict[str, Any], keeps_head: bool
+) -> Spec:
+    """The spec with some fields of the file's, unless they are overridden."""
     stored = checkpoint.spec
     fields = {"in_channels": stored.in_channels}
     if isinstance(spec, ResNetSpec) or isinstance(stored, ResNetSpec):
-        return fields
-    return fields | {
+        return dataclasses.replace(spec, **fields | overrides)
+    pooling = POOLINGS.get(overrides.get("pooling", spec.pooling))
+    fields |= {
         "activation": stored.activation,
         "layer_norm_eps": stored.layer_norm_eps,
-        "norm_after_pooling": stored.norm_after_pooling,
+        "norm_after_pooling": stored.norm_after_pooling and bool(pooling and pooling.averages),
         "resampling": stored.resampling,
         **{name: getattr(stored, name) for name in ("query_bias", "key_bias", "value_bias")},
         # The pre-training representation is dropped with its head (paper, section 3.1.1).
         "representation_dim": stored.representation_dim if keeps_head else None,
     }
+    return dataclasses.replace(spec, **fields | overrides)
 
 
 def _locate(name: str, weights: str | os.PathLike) -> tuple[Path, PublishedWeights | None]:

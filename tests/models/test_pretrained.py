@@ -104,6 +104,12 @@ def test_the_place_of_the_last_norm_and_the_resampling_come_from_the_file(
         keras_vit.load_weights(create_model(TEST, 7, 32, activation="erf"), saved)
 
 
+def test_a_file_of_another_architecture_is_named_whatever_its_last_norm(fixtures, variant):
+    variant(3, 96)
+    with pytest.raises(UsageError, match="rotation eva02, not none; mlp_kind gated_norm, not pl"):
+        create_model(TEST, weights=fixtures / "timm_eva02.safetensors")
+
+
 def test_biases_come_from_the_file(fixtures, variant):
     variant(3, 96)
     fields = {"rotation": "dinov3", "position_embedding": "none", "pooling": "token_gap"}
