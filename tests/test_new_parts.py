@@ -106,6 +106,19 @@ Square_0/bias      square/bias      tiny      M
 SQUARED = block.MLPKind(_squared, [*rows(_GATE), *block.PLAIN_ROWS])
 
 
+# "doubled" reads a product by a norm and as it is.
+def _doubled(ops, x):
+    product = ops.product(ops.dense("square", x), ops.dense("dense_0", x))
+    return ops.dense("dense_1", ops.add("both", product, ops.norm("norm", product)))
+
+
+_NORM = """
+Norm_0/scale    norm/gamma    ones     M
+Norm_0/bias     norm/beta     zeros    M
+"""
+DOUBLED = block.MLPKind(_doubled, [*SQUARED.rows, *rows(_NORM)])
+
+
 # "spin" turns by the number of the patch.
 def _spin(grid, head_dim):
     return np.outer(np.arange(grid[0] * grid[1]), np.linspace(0.1, 1, head_dim // 2))
@@ -116,6 +129,7 @@ KINDS = {
     "energy": {"pooling": "energy"},
     "memory": {"pooling": "memory"},
     "squared": {"mlp_kind": "squared"},
+    "doubled": {"mlp_kind": "doubled"},
     "spin": {"rotation": "spin"},
     "both and scale": {"position_embedding": "both", "layer_scale": 0.1},
     "energy and ramp": {"position_embedding": "ramp", "pooling": "energy", "mlp_kind": "squared"},
@@ -139,6 +153,7 @@ def model(request, monkeypatch, randomised):
     monkeypatch.setitem(POOLINGS, "memory", MEMORY)
     monkeypatch.setitem(POOLING_LAYERS, "memory", lambda spec, name: MemoryPooling(name=name))
     monkeypatch.setitem(block.MLPS, "squared", SQUARED)
+    monkeypatch.setitem(block.MLPS, "doubled", DOUBLED)
     monkeypatch.setitem(positions.ROTATIONS, "spin", _spin)
     spec = ViTSpec(8, 48, 2, 3, 112, **KINDS[request.param])
     return randomised(keras_vit.ViT(spec, 5, SIZE, labels=list("abcde")))

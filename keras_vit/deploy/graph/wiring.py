@@ -50,7 +50,7 @@ class Wiring:
         scales: for each scale of channels, the Dense layer whose output it multiplies.
         head_norms: for each norm of single heads, the Dense layer whose output it normalises.
         factors: for each norm of a product, the Dense layer whose output is a factor of it.
-        reads: how many times the output of each Dense layer is read.
+        reads: for each Dense layer, how many times its output, or a product with it, is read.
         attentions: the attention layers.
         tokens: for each norm, the numbers of first tokens of its output that are read; None: all.
     """
@@ -83,8 +83,8 @@ class Wiring:
 
     @property
     def scalable_factors(self) -> dict[str, str]:
-        """Those of `factors` that nothing else reads."""
-        return {norm: dense for norm, dense in self.factors.items() if self.reads[dense] == 1}
+        """Those of `factors` that only the product reads, which only the norm reads."""
+        return {norm: dense for norm, dense in self.factors.items() if self.reads[dense] == 2}
 
     def foldable(self, parameters: Collection[str]) -> dict[str, list[str]]:
         """For each norm the Dense layers that read it; [] if something else does too.
@@ -152,17 +152,18 @@ class _Recorder(Ops):
             self.found.used |= x.writers
             self._block(x)
 
+    def _read(self, x: _Value) -> None:
+        self.found.reads.update(filter(None, (x.dense, x.factor)))
+
     def _block(self, x: _Value) -> None:
-        if x.dense:
-            self.found.reads[x.dense] += 1
+        self._read(x)
         if x.norm:
             self.found.blocked.add(x.norm)
             self.found.tokens[x.norm].add(x.tokens)
 
     def dense(self, name, x):
         name = self.path + name
-        if x.dense:
-            self.found.reads[x.dense] += 1
+        self._read(x)
         if x.norm:
             self.found.readers[x.norm].append(name)
             self.found.tokens[x.norm].add(x.tokens)
