@@ -50,6 +50,12 @@ CASES = (
     ("timm_rope_gap.safetensors", "timm_rope_gap", {}),
     ("timm_eva02.safetensors", "timm_eva02", {}),
     ("timm_eva02.safetensors", "timm_eva02_40x32", {"image_size": (40, 32)}),
+    ("hf_clip.safetensors", "hf_clip", {}),
+    ("hf_clip.safetensors", "hf_clip_4to6", {"image_size": 48}),
+    ("timm_clip.safetensors", "timm_clip", {}),
+    ("hf_siglip.safetensors", "hf_siglip", {}),
+    ("hf_siglip_classifier.safetensors", "hf_siglip_classifier", {}),
+    ("hf_deit.safetensors", "hf_deit", {}),
 )
 
 

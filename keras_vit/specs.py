@@ -183,7 +183,8 @@ class ViTSpec(_Fields):
             of all patches, as DINOv2's classifiers have it (2 * hidden_dim). "map": multihead
             attention pooling, without a class token (Zhai et al. 2022, big_vision). "distilled":
             the class token and a distillation token, each with its own classifier (DeiT, Touvron
-            et al. 2021). "none": every token, including the class token.
+            et al. 2021). "distilled_token": the class token beside a distillation token, which the
+            head does not read. "none": every token, including the class token.
         representation_dim: width of the tanh layer before the head, used in pre-training; None
             for no such layer.
         position_embedding: a name in `POSITION_EMBEDDINGS`. "learned": one vector per position.
@@ -216,6 +217,11 @@ class ViTSpec(_Fields):
             al. 2023).
         query_bias, key_bias, value_bias: whether these layers of the blocks have biases. A key's
             bias has an effect only with a rotation; DINOv3 and EVA-02 have none.
+        patch_bias: whether the projection of the patches has a bias; CLIP's has none.
+        embedding_norm: whether a LayerNorm of all tokens precedes the first block (CLIP,
+            transformers' `pre_layrnorm`, timm's `norm_pre`).
+        projection_dim: width of a projection without a bias after the pooling, such as CLIP's, to
+            the space that images and texts share; None for no such layer.
         norm_after_pooling: whether the last LayerNorm follows the pooling instead of preceding it,
             for pooling="gap" and "token_gap" only (timm's `fc_norm`).
         resampling: how positions in a file of this model are resampled to another image size, as
@@ -223,8 +229,8 @@ class ViTSpec(_Fields):
 
     Raises:
         UsageError: a field has the wrong type or is out of range, num_heads does not divide
-            hidden_dim, positions need another hidden_dim, or "distilled" has a representation or
-            positions in attention.
+            hidden_dim, positions need another hidden_dim, there are two layers after the pooling,
+            or "distilled" has one or has positions in attention.
     """
 
     patch_size: int
@@ -250,6 +256,9 @@ class ViTSpec(_Fields):
     query_bias: bool = True
     key_bias: bool = True
     value_bias: bool = True
+    patch_bias: bool = True
+    embedding_norm: bool = False
+    projection_dim: int | None = None
     norm_after_pooling: bool = False
     resampling: Resampling = "bilinear"
 
@@ -294,6 +303,11 @@ class ViTSpec(_Fields):
     def distillation_token(self) -> bool:
         """Whether a second learned token, which learns from a teacher, follows the class token."""
         return "distillation_token" in POOLINGS[self.pooling].tokens
+
+    @property
+    def two_classifiers(self) -> bool:
+        """Whether both of these tokens have a classifier of their own."""
+        return POOLINGS[self.pooling].two_classifiers
 
     @property
     def prefix_tokens(self) -> int:
@@ -344,10 +358,17 @@ class ViTSpec(_Fields):
         return height // patch, width // patch
 
     def _check_tokens(self) -> None:
-        if self.distillation_token and self.representation_dim is not None:
+        between = {name: getattr(self, name) for name in ("representation_dim", "projection_dim")}
+        between = [f"{name}={width}" for name, width in between.items() if width is not None]
+        if len(between) > 1:
+            raise UsageError(
+                "the pooling is followed by a representation or by a projection. "
+                f"Received: {' and '.join(between)}; leave one of them out."
+            )
+        if self.two_classifiers and between:
             raise UsageError(
                 f"pooling={self.pooling!r} has two classifiers and no representation before them. "
-                f"Received: representation_dim={self.representation_dim}; leave it out."
+                f"Received: {between[0]}; leave it out."
             )
         most = POSITION_EMBEDDINGS[self.position_embedding].most_prefix_tokens
         if self.prefix_tokens > most or (self.registers and most < math.inf):
@@ -380,7 +401,8 @@ _channels = functools.partial(positive_integer, most=MOST_CHANNELS)
 _VIT_CHECKS = {
     "patch_size": functools.partial(positive_integer, most=LONGEST_SIDE),
     "depth": functools.partial(positive_integer, most=MOST_BLOCKS),
-    **dict.fromkeys(["hidden_dim", "num_heads", "mlp_dim", "representation_dim"], _channels),
+    **dict.fromkeys(["hidden_dim", "num_heads", "mlp_dim"], _channels),
+    **dict.fromkeys(["representation_dim", "projection_dim"], _channels),
     "in_channels": _channels,
     "pooling": functools.partial(choice, choices=POOLINGS),
     "position_embedding": functools.partial(choice, choices=POSITION_EMBEDDINGS),
@@ -389,8 +411,9 @@ _VIT_CHECKS = {
     "rotation": functools.partial(choice, choices=ROTATIONS),
     "resampling": functools.partial(choice, choices=get_args(Resampling)),
     **dict.fromkeys(
-        ["qk_norm", "query_bias", "key_bias", "value_bias", "norm_after_pooling"], flag
+        ["qk_norm", "query_bias", "key_bias", "value_bias", "patch_bias", "embedding_norm"], flag
     ),
+    **dict.fromkeys(["norm_after_pooling"], flag),
     **dict.fromkeys(["dropout", "attention_dropout", "drop_path"], fraction),
     **dict.fromkeys(["layer_norm_eps", "layer_scale"], positive_number),
     "registers": lambda field, value: _count(field, value, _MOST_REGISTERS),

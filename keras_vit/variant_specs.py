@@ -73,6 +73,18 @@ _EVA02 = functools.partial(
     norm_after_pooling=True,
     resampling="bicubic",
 )
+# CLIP (Radford et al. 2021, arXiv 2103.00020), whose projection belongs to its files.
+_CLIP = functools.partial(
+    ViTSpec,
+    activation="quick",
+    layer_norm_eps=1e-5,
+    patch_bias=False,
+    embedding_norm=True,
+    resampling="bicubic_sharp",
+)
+# SigLIP (Zhai et al. 2023, arXiv 2303.15343) and SigLIP 2 (arXiv 2502.14786), whose MLPs are wider
+# than four times the stream in So400m.
+_SIGLIP = functools.partial(ViTSpec, pooling="map", resampling="bicubic_sharp")
 # Sizes: table 1 of the paper; Ti and S from DeiT and AugReg; BiT from Kolesnikov et al. 2020. Pico
 # and R8x1 are for tiny images such as the digits and have no published weights. Dropout rates are
 # those of the published models.
@@ -115,6 +127,15 @@ VARIANTS: dict[str, Spec] = {
     "EVA02-S_14": _EVA02(384, 12, 6, 1024, mlp_kind="gated"),
     "EVA02-B_14": _EVA02(768, 12, 12, 2048, mlp_kind="gated_norm"),
     "EVA02-L_14": _EVA02(1024, 24, 16, 2730, mlp_kind="gated_norm"),
+    "CLIP-B_32": _CLIP(32, 768, 12, 12, 3072),
+    "CLIP-B_16": _CLIP(16, 768, 12, 12, 3072),
+    "CLIP-L_14": _CLIP(14, 1024, 24, 16, 4096),
+    "SigLIP-B_32": _SIGLIP(32, 768, 12, 12, 3072),
+    "SigLIP-B_16": _SIGLIP(16, 768, 12, 12, 3072),
+    "SigLIP-L_16": _SIGLIP(16, 1024, 24, 16, 4096),
+    "SigLIP-So400m_14": _SIGLIP(14, 1152, 27, 16, 4304),
+    "SigLIP-So400m_16": _SIGLIP(16, 1152, 27, 16, 4304),
+    "SigLIP-G_16": _SIGLIP(16, 1536, 40, 16, 6144),
     # ResNetSpec(units in each block, width)
     "BiT-R8x1": ResNetSpec((1, 1)),
     "BiT-R50x1": ResNetSpec((3, 4, 6, 3)),

@@ -16,6 +16,7 @@ KINDS = {
     # The other positions add nothing that JAX computes.
     "dinov2": {"registers": 4, "layer_scale": 0.1, "mlp_kind": "gated", "activation": "silu"},
     "quick": {"pooling": "token_mean", "activation": "quick"},
+    "clip": {"embedding_norm": True, "patch_bias": False, "projection_dim": 24},
     "timm": {"qk_norm": True, "pooling": "gap", "norm_after_pooling": True, "registers": 4},
 }
 INTERMEDIATES = ("logits", "embedded", "attention_1")
@@ -91,7 +92,7 @@ def test_jax_reads_every_layout_to_the_references_outputs(jax):
     program = Path(__file__).parents[1] / "benchmarks" / "parity.py"
     header, _, _, *rows = jax(program).stdout.splitlines()
     assert header == "Keras on jax"
-    assert len(rows) == 29
+    assert len(rows) == 35
     for row in rows:
         name, *_, logits, encoded = row.split()
         assert logits == "-" or float(logits) <= 2e-5, row

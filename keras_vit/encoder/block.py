@@ -136,8 +136,8 @@ _BIASES = ("query_bias", "key_bias", "value_bias")
 ATTENTION_OPTIONS = {"rotation": "none", "qk_norm": False, **dict.fromkeys(_BIASES, True)}
 MLP_OPTIONS = {"mlp_kind": "plain"}
 BLOCK_OPTIONS = {"layer_scale": None, **ATTENTION_OPTIONS, **MLP_OPTIONS}
-# Options that a file of weights shows only by its rows, with the values that they are read as: if
-# it has the rows, and if not.
+# Options of blocks that a file of weights shows only by its rows, with the values that they are
+# read as: if it has the rows, and if not.
 SHOWN_BY_ROWS = {
     "layer_scale": (1e-5, None),
     "qk_norm": (True, False),

@@ -1,4 +1,4 @@
-"""From images to tokens: patches, learned tokens, positions (paper, equation 1)."""
+"""From images to tokens: patches, learned tokens, positions (paper, equation 1), perhaps a norm."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ def arrange(ops: Ops, x):
     prefix = [] if tokens is None else [tokens]
     if ops.spec.registers:
         prefix.append(ops.constant("register_tokens", x))
-    return ops.concat([*prefix, x]) if prefix else x
+    x = ops.concat([*prefix, x]) if prefix else x
+    return ops.norm("norm", x) if ops.spec.embedding_norm else x
 
 
 def embedding_rows(tokens: Iterable[str]) -> list[Row]:
     """The weights of an embedding with these learned tokens."""
-    return [*PROJECTION_ROWS, *(TOKENS[name] for name in tokens), *_REGISTER_ROWS]
+    return [*PATCH_ROWS, *(TOKENS[name] for name in tokens), *_REGISTER_ROWS, *_NORM_ROWS]
 
 
 def token_count(tokens: Iterable[str]) -> int:
@@ -37,10 +38,23 @@ def token_count(tokens: Iterable[str]) -> int:
     return sum(int(TOKENS[name].shape[1]) for name in tokens)
 
 
-PROJECTION_ROWS = rows("""
-embedding/kernel    projection/kernel    lecun    P P I D
-embedding/bias      projection/bias      zeros    D
-""")
+# The fields of the spec that an embedding reads besides its sizes, with the values of the paper's.
+EMBEDDING_OPTIONS = {"patch_bias": True, "embedding_norm": False, "layer_norm_eps": 1e-6}
+# Those of them that a file shows only by its rows, as in `encoder/block.py`.
+EMBEDDING_SHOWN_BY_ROWS = dict.fromkeys(("patch_bias", "embedding_norm"), (True, False))
+PATCH_ROWS = [
+    *rows("embedding/kernel    projection/kernel    lecun    P P I D"),
+    *rows("embedding/bias      projection/bias      zeros    D", when="patch_bias"),
+]
+# LayerNorm of all tokens (CLIP, Radford et al. 2021). No official file has it, so keras_vit defines
+# its keys.
+_NORM_ROWS = rows(
+    """
+embedding_norm/scale    norm/gamma    ones     D
+embedding_norm/bias     norm/beta     zeros    D
+""",
+    when="embedding_norm",
+)
 # Tokens without a meaning of their own, in which a model computes (Darcet et al. 2024, arXiv
 # 2309.16588). No official file has them, so keras_vit defines their key.
 _REGISTER_ROWS = rows("registers register_tokens tiny 1 G D", when="registers")

@@ -29,7 +29,7 @@ def encode(ops: Ops, images, only: int | None = None):
     if ops.spec.representation_dim:
         with ops.scope("pre_logits"):
             x = ops.tanh(ops.dense("pre_logits", x))
-    return x
+    return ops.dense("projection", x) if ops.spec.projection_dim else x
 
 
 NORM_ROWS = rows("""
@@ -43,3 +43,6 @@ pre_logits/bias      pre_logits/bias      zeros    R
 """,
     when="representation_dim",
 )
+# To the space that images share with texts (CLIP, Radford et al. 2021). No official file has it, so
+# keras_vit defines its key.
+PROJECTION_ROWS = rows("projection/kernel projection/kernel lecun F E", when="projection_dim")

@@ -19,12 +19,13 @@ class Pooling:
     Attributes:
         call: a function of `Ops` and the tokens (batch, tokens, hidden_dim) that returns the
             head's input; None if the head reads every token.
-        tokens: the learned tokens that precede the patches, names in `TOKENS`. With a
-            "distillation_token", which learns from a teacher, the output has one half for each of
-            the two classifiers of a `DistilledHead`.
+        tokens: the learned tokens that precede the patches, names in `TOKENS`. A
+            "distillation_token" learns from a teacher.
         rows: the weights, by paths in the pooling.
         width: the width of the output, in multiples of hidden_dim.
         unread_tokens: how many of the learned tokens, the last ones, it does not read.
+        two_classifiers: whether the output has one half for each of the two classifiers of a
+            `DistilledHead`.
     """
 
     call: Callable[[Ops, Any], Any] | None
@@ -32,6 +33,7 @@ class Pooling:
     rows: Sequence[Row] = ()
     width: int = 1
     unread_tokens: int = 0
+    two_classifiers: bool = False
 
     @property
     def prefix_tokens(self) -> int:
@@ -71,6 +73,7 @@ LayerNorm_0/bias     norm/beta     zeros     D
     *nested(ATTENTION_ROWS, "MultiHeadDotProductAttention_0/", "attention/"),
     *nested(PLAIN_ROWS, "MlpBlock_0/", "mlp/"),
 ]
+_DISTILLED = ("class_token", "distillation_token")
 POOLINGS: dict[str, Pooling] = {
     # The class token's output (paper, equation 4).
     "token": Pooling(_first_tokens(1), ("class_token",)),
@@ -83,6 +86,8 @@ POOLINGS: dict[str, Pooling] = {
     # Multihead attention pooling (Zhai et al. 2022; big_vision `MAPHead`).
     "map": Pooling(_attention_pooling, rows=nested(_MAP_ROWS, "MAPHead_0/", "")),
     # The outputs of a class token and of a distillation token (Touvron et al. 2021, section 4).
-    "distilled": Pooling(_first_tokens(2), ("class_token", "distillation_token"), width=2),
+    "distilled": Pooling(_first_tokens(2), _DISTILLED, width=2, two_classifiers=True),
+    # The class token beside a distillation token (transformers' `DeiTForImageClassification`).
+    "distilled_token": Pooling(_first_tokens(1), _DISTILLED, unread_tokens=1),
     "none": Pooling(None, ("class_token",)),
 }

@@ -1,11 +1,18 @@
-"""From patches to embeddings: projection, learned tokens, positions (paper, equation 1)."""
+"""From patches to embeddings: projection, learned tokens, positions (paper, equation 1), norm."""
 
 from __future__ import annotations
 
 from keras_vit._checks import choice, positive_integer
 from keras_vit._errors import UsageError
 from keras_vit._keras import ops, register
-from keras_vit.encoder.embedding import TOKENS, arrange, embed, embedding_rows, token_count
+from keras_vit.encoder.embedding import (
+    EMBEDDING_OPTIONS,
+    TOKENS,
+    arrange,
+    embed,
+    embedding_rows,
+    token_count,
+)
 from keras_vit.encoder.patch_grids import Tokens, as_grid
 from keras_vit.encoder.positions import POSITION_EMBEDDINGS
 from keras_vit.encoder.weight_rows import present
@@ -38,8 +45,11 @@ class PatchEncoder(ConfiguredLayer):
         grid: rows and columns of patches; may be None for "learned", "relative" and "none".
         distillation_token: whether a second learned token follows the class token (DeiT).
         registers: number of learned tokens without positions.
-        kwargs: other names in `TOKENS` as booleans, and the arguments of a Keras layer.
+        kwargs: other names in `TOKENS` as booleans; `patch_bias`, `embedding_norm` and
+            `layer_norm_eps`, as in `ViTSpec`; and the arguments of a Keras layer.
     """
+
+    options = EMBEDDING_OPTIONS
 
     def __init__(
         self,
@@ -70,9 +80,10 @@ class PatchEncoder(ConfiguredLayer):
 
     def build(self, input_shape):
         """Creates the projection, the learned tokens and the position weights."""
-        # The pixels of a patch are one axis here.
         own = present(embedding_rows(self.learned_tokens), self)
-        build_rows(self, own, P=1, I=input_shape[-1], D=self.hidden_dim, G=self.registers)
+        # The pixels of a patch are one axis here.
+        own = [row._replace(shape=[size for size in row.shape if size != "P"]) for row in own]
+        build_rows(self, own, I=input_shape[-1], D=self.hidden_dim, G=self.registers)
         tokens = self._tokens(input_shape[1])
         add_position_weights(self, self._positions.weights, tokens, self.hidden_dim)
         self.built = True

@@ -118,6 +118,7 @@ class MAPPooling(PoolingLayer, ConfiguredLayer):
 POOLING_LAYERS = {
     "token": lambda spec, name: TokenPooling(name=name),
     "distilled": lambda spec, name: DistilledPooling(name=name),
+    "distilled_token": lambda spec, name: TokenPooling(name=name),
     "gap": lambda spec, name: AveragePooling(spec.prefix_tokens, name=name),
     "token_gap": lambda spec, name: AveragePooling(spec.prefix_tokens, name=name),
     "token_mean": lambda spec, name: TokenMeanPooling(spec.prefix_tokens, name=name),

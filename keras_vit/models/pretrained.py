@@ -25,6 +25,7 @@ from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
 from keras_vit.weights.download import fetch
 from keras_vit.weights.loading import Loaded, Target, fill, match
 
+_FROM_FILE = ("query_bias", "key_bias", "value_bias", "patch_bias")
 # Options of `load_weights` that the constructors take too, besides the fields of the spec.
 LOAD_OPTIONS = ("positions", "grid", "resize_patches", "allow_nonfinite")
 
@@ -76,8 +77,9 @@ def create_model(
             preprocessor_config.json: 224 for DINOv2, whose positions are of 518 pixels.
         weights: published weights ("imagenet21k", "augreg" ..., or a full name: see
             `list_weights`), a file in any layout that `load_weights` reads, or its URL; default:
-            new weights. GELU, epsilon, pre-training representation and `in_channels` are taken
-            from the file, and it must not state another number of heads.
+            new weights. GELU, epsilon, pre-training representation, projection and `in_channels`
+            are taken from the file, and it must not state another number of heads. A new head
+            reads what precedes the representation or the projection.
         preprocessing: default: that of `weights`; otherwise images are stretched to the size, and
             pixels scaled to [-1, 1].
         labels: the class names; default: those in the file, if the head is kept.
@@ -293,9 +295,11 @@ def _as_in_file(
         "layer_norm_eps": stored.layer_norm_eps,
         "norm_after_pooling": stored.norm_after_pooling and bool(pooling and pooling.averages),
         "resampling": stored.resampling,
-        **{name: getattr(stored, name) for name in ("query_bias", "key_bias", "value_bias")},
-        # The pre-training representation is dropped with its head (paper, section 3.1.1).
+        **{name: getattr(stored, name) for name in _FROM_FILE},
+        # The pre-training representation is dropped with its head (paper, section 3.1.1), and so
+        # is the projection to the space of texts.
         "representation_dim": stored.representation_dim if keeps_head else None,
+        "projection_dim": stored.projection_dim if keeps_head else None,
     }
     return dataclasses.replace(spec, **fields | overrides)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keras_vit._keras import keras, register
 from keras_vit.encoder.block import BLOCK_OPTIONS
-from keras_vit.encoder.embedding import TOKENS
+from keras_vit.encoder.embedding import EMBEDDING_OPTIONS, TOKENS
 from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.layers import (
     AttentionScores,
@@ -41,7 +41,8 @@ class ViT(ImageModel):
     Args:
         spec: the hyperparameters.
         num_classes: number of logits of the zero-initialised head. With 0 there is no head, and
-            the output is the representation (batch, hidden_dim or representation_dim).
+            the output is the representation (batch, hidden_dim, representation_dim or
+            projection_dim).
         image_size: input size in pixels, one number or (height, width).
         preprocessing: default: images are stretched to the size, pixels scaled to [-1, 1]. None if
             the input has other channels than 1 or 3, because it is not made from pictures.
@@ -88,7 +89,9 @@ class ViT(ImageModel):
             block = self.get_layer(f"encoderblock_{name.removeprefix('attention_')}")
             scores = AttentionScores(block, dtype=block.dtype_policy, name=name)
             return scores(block.input)
-        if name == "pre_logits" and not self.spec.representation_dim:
+        if name == "pre_logits" and self.spec.projection_dim:
+            name = "projection"
+        elif name == "pre_logits" and not self.spec.representation_dim:
             pooled = POOLINGS[self.spec.pooling].call and not self.spec.norm_after_pooling
             name = "pooling" if pooled else "encoder_norm"
         last = f"encoderblock_{self.spec.depth - 1}"
@@ -104,6 +107,7 @@ class ViT(ImageModel):
         settings = {"position_embedding": spec.position_embedding, "grid": grid}
         settings |= {name: name in POOLINGS[spec.pooling].tokens for name in TOKENS}
         settings["registers"] = spec.registers
+        settings |= {name: getattr(spec, name) for name in EMBEDDING_OPTIONS}
         x = PatchEncoder(spec.hidden_dim, **settings, name="patch_encoder")(x)
         x = keras.layers.Dropout(spec.dropout, name="dropout")(x)
         sizes = (spec.num_heads, spec.mlp_dim, spec.activation, spec.layer_norm_eps)
@@ -125,7 +129,10 @@ class ViT(ImageModel):
                 kernel_initializer="lecun_normal",
                 name="pre_logits",
             )(x)
-        if spec.distillation_token and num_classes:
+        if spec.projection_dim:
+            options = {"use_bias": False, "kernel_initializer": "lecun_normal"}
+            x = keras.layers.Dense(spec.projection_dim, **options, name="projection")(x)
+        if spec.two_classifiers and num_classes:
             bias = keras.initializers.Constant(head_bias)
             return DistilledHead(num_classes, bias, dtype="float32", name="head")(x)
         return head(x, num_classes, head_bias)

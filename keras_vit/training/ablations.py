@@ -106,7 +106,8 @@ def _poolings(spec: ViTSpec) -> list[str]:
     from keras_vit.encoder.poolings import POOLINGS
 
     # A distillation token needs a teacher, and "none" has no single prediction.
-    return [f"pooling={name}" for name in POOLINGS if name not in ("distilled", "none")]
+    names = (n for n, kind in POOLINGS.items() if "distillation_token" not in kind.tokens)
+    return [f"pooling={name}" for name in names if name != "none"]
 
 
 def _patch_sizes(spec: ViTSpec) -> list[str]:

@@ -110,7 +110,7 @@ def check_teacher(recipe: Recipe, teacher: ImageModel | None) -> None:
 
 def _student(model: ImageModel, pixels: Any) -> list[Any]:
     """The symbolic logits of each classifier of the student (b, num_classes)."""
-    if not getattr(model.spec, "distillation_token", False):
+    if not getattr(model.spec, "two_classifiers", False):
         return [predicted(model, pixels)]
     normalised = Normalise(model.preprocessing)(pixels)
     features = keras.Model(model.input, model.features, name="body")(normalised)

@@ -19,10 +19,11 @@ from keras_vit._checks import LONGEST_SIDE, Resampling, label_names
 from keras_vit._errors import UsageError
 from keras_vit._json import Lines, Side, Sides
 from keras_vit.encoder.block import BLOCK_OPTIONS, MLPS, SHOWN_BY_ROWS, all_block_rows
+from keras_vit.encoder.embedding import EMBEDDING_SHOWN_BY_ROWS, embedding_rows
 from keras_vit.encoder.patch_grids import Tokens
 from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.encoder.positions import POSITION_EMBEDDINGS, PositionEmbedding
-from keras_vit.encoder.weight_rows import with_present_names
+from keras_vit.encoder.weight_rows import nested, with_present_names
 from keras_vit.specs import Preprocessing, ResNetSpec, ResNetStem, Spec, ViTSpec
 from keras_vit.variant_specs import VARIANTS
 from keras_vit.weights import hub_config
@@ -34,12 +35,12 @@ from keras_vit.weights.tensors import METADATA, Tensors, open_tensors
 # The fields that names and shapes determine; the others can only be stated in metadata. And the
 # fields that make a variant: head, dropout rates, numerics and channels may differ.
 _SHAPED = (
-    "patch_size", "hidden_dim", "depth", "mlp_dim", "representation_dim", "stem", "in_channels",
-    "registers", "layers", "width",
+    "patch_size", "hidden_dim", "depth", "mlp_dim", "representation_dim", "projection_dim", "stem",
+    "in_channels", "registers", "layers", "width", *EMBEDDING_SHOWN_BY_ROWS,
 )  # fmt: skip
 _OF_VARIANT = (
     "patch_size", "hidden_dim", "depth", "num_heads", "mlp_dim", "stem", "registers", "layers",
-    "width", *(BLOCK_OPTIONS.keys() - {"layer_scale"}),
+    "width", *(BLOCK_OPTIONS.keys() - {"layer_scale"}), *EMBEDDING_SHOWN_BY_ROWS,
 )  # fmt: skip
 # What the axes of a weight show. A convolution before the patches reads the image in their place.
 _AXES = {
@@ -47,6 +48,7 @@ _AXES = {
     "conv_root/kernel": ("", "", "in_channels", ""),
     "resnet/root_block/standardized_conv2d/kernel": ("", "", "in_channels", ""),
     "registers": ("", "registers", ""),
+    "projection/kernel": ("", "projection_dim"),
     "Transformer/encoderblock_0/MlpBlock_3/Dense_0/bias": ("mlp_dim",),
 }
 _BLOCK_0 = "Transformer/encoderblock_0/"
@@ -165,7 +167,7 @@ class Checkpoint:
         if "activation" in stated:  # a BiT's spec has none
             return stated
         try:
-            shown = {"registers": 0, **self._sizes, **self._block_options()}
+            shown = {"registers": 0, **self._sizes, **self._options()}
             stated = hub_config.stated_numerics(config, shown, "cls" in self.layout.places)
         except UsageError as error:
             raise UsageError(f"{self.path}: {error}") from None
@@ -184,9 +186,11 @@ class Checkpoint:
         keys = {name: pooling_keys(name) for name in POOLINGS}
         found = self._kind_of_keys(keys) or "gap"
         # Of poolings with the same weights, the head or the layer before it shows which it is.
-        reader = self.shape("pre_logits/kernel") or self.shape("head/kernel") or (0,)
+        readers = ("pre_logits/kernel", "projection/kernel", "head/kernel")
+        reader = next(filter(None, map(self.shape, readers)), (0,))
         hidden = self._sizes.get("hidden_dim", 0)
-        width = reader[0] / hidden if hidden else 0
+        classifiers = 1 + ("head_dist/kernel" in self.layout.places)
+        width = classifiers * reader[0] / hidden if hidden else 0
         same = [name for name in keys if keys[name] == keys[found]]
         if self._stated.get("pooling") in same:
             return self._stated["pooling"]
@@ -361,16 +365,17 @@ class Checkpoint:
             stem=self._stem(),
             resampling=self.resampling,
             **sizes,
-            **self._block_options(),
+            **self._options(),
             **numerics,
         )
 
-    def _block_options(self) -> dict[str, Any]:
-        # What the first block has besides the paper's.
-        shown = {r.when for r in all_block_rows() if f"{_BLOCK_0}{r.key}" in self.layout.places}
+    def _options(self) -> dict[str, Any]:
+        # What the embedding and the first block have besides the paper's.
+        rows = [*embedding_rows(()), *nested(all_block_rows(), _BLOCK_0, "")]
+        shown = {row.when for row in rows if row.key in self.layout.places}
         options = {
             name: present if name in shown else absent
-            for name, (present, absent) in SHOWN_BY_ROWS.items()
+            for name, (present, absent) in {**SHOWN_BY_ROWS, **EMBEDDING_SHOWN_BY_ROWS}.items()
         }
         return options | {"mlp_kind": self._mlp_kind()}
 
@@ -449,6 +454,7 @@ def open_checkpoint(path: str | os.PathLike, num_heads: int | None = None) -> It
         UsageError: see `open_tensors` and `find_layout`, or a weight does not contain floats.
     """
     with open_tensors(path) as tensors:
+        tensors = dataclasses.replace(tensors, config=hub_config.of_images(tensors.config))
         own = {METADATA: tensors.metadata} if tensors.metadata else {}
         layout = find_layout(tensors.shapes, tensors.path, tensors.config | own)
         tensors.check_floats(place.key for place in layout.places.values())

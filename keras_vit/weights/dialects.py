@@ -99,7 +99,7 @@ _MOST_SHOWN = 3
 # The parts of other models by a pattern in their names.
 _UNKNOWN_PARTS = {
     r"distillation": "it has a distillation token, which keras_vit only reads in timm's layout",
-    r"norm_pre": "it normalises before the blocks, which keras_vit does not do",
+    r"norm_pre": "it has rotations and a norm before the blocks, which keras_vit has not both",
     r"mlp\.w12\.": "it has gated MLPs in a form that keras_vit does not read",
     r"rope\.freqs": "it has rotations with learned frequencies, which keras_vit does not have",
     r"attn\.norm\.": "it normalises the outputs of attention, which keras_vit does not do",
@@ -187,7 +187,7 @@ def _read_family(
     config: Mapping[str, Any],
 ) -> WeightsLayout:
     def shape_of(name: str) -> Shape | None:
-        return shapes.get(names.get(prefix + name))
+        return shapes.get(names.get(prefix + name, names.get(name)))
 
     try:
         shown, others = family.shown(shape_of, config), family.other_places(shape_of, config)
@@ -195,7 +195,7 @@ def _read_family(
         raise UsageError(f"{path} has an unknown architecture: {error}") from None
     if family.places:
         rows = {**family.places, **others}
-        known = _index((place.key, (official, place)) for official, place in rows.items())
+        known = _index((place.key, (key, place)) for key, place in rows.items() if place)
         find, not_weights = functools.partial(_named, known), family.not_weights
     else:
         known = _index(official_keys(family.bit))

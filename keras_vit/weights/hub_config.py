@@ -19,6 +19,7 @@ _SIZES = {
     "query_bias": "query_bias qkv_bias",
     "key_bias": "key_bias",
     "value_bias": "value_bias",
+    "projection_dim": "projection_dim",
 }
 _SIZE_OF = {key: size for size, keys in _SIZES.items() for key in keys.split()}
 _GATED = _SIZES["mlp_kind"].split()
@@ -28,6 +29,12 @@ _ACTIVATIONS = {
     **{"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu_tanh": "tanh"},
     **{"quick_gelu": "quick", "silu": "silu", "swish": "silu"},
 }
+
+
+def of_images(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a config.json says of images, if it describes a model of images and texts."""
+    tower = config.get("vision_config")
+    return {**tower, **config} if isinstance(tower, dict) else dict(config)
 
 
 def model_args(config: Mapping[str, Any]) -> dict[str, Any]:

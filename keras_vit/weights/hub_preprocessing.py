@@ -67,6 +67,7 @@ _PROCESSORS = {
     "ViT": _Processor({"height": 224, "width": 224}, 2),
     "DeiT": _Processor({"height": 256, "width": 256}, 3, 224, do_center_crop=True),
     "DINOv3ViT": _Processor({"height": 224, "width": 224}, 2, None, _MEAN, _STD),
+    "Siglip": _Processor({"height": 224, "width": 224}, 3),
     **dict.fromkeys(("Bit", "ViTHybrid", "CLIP"), _CLIP),
 }
 
@@ -110,7 +111,7 @@ def transformers_preprocessing(config: dict[str, Any]) -> Preprocessing:
 
     Args:
         config: the content of a preprocessor_config.json, for an image processor or (in old files)
-            a feature extractor of ViT, DeiT, ViTHybrid, BiT, CLIP or DINOv3; default: ViT.
+            a feature extractor of ViT, DeiT, ViTHybrid, BiT, CLIP, SigLIP or DINOv3; default: ViT.
 
     Returns:
         The equivalent as one crop, one resize and (x - mean) / scale for pixels in [0, 255]; mean

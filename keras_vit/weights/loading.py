@@ -17,6 +17,7 @@ import numpy as np
 from keras_vit._checks import Resampling, choice, keras_vit_model
 from keras_vit._errors import UsageError, shown
 from keras_vit.encoder.block import BLOCK_OPTIONS, SHOWN_BY_ROWS
+from keras_vit.encoder.embedding import EMBEDDING_SHOWN_BY_ROWS
 from keras_vit.encoder.patch_grids import Grid
 from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.specs import ResNetSpec, Spec, ViTSpec
@@ -89,8 +90,8 @@ def load_weights(
         model: a built `keras_vit.ViT` or `keras_vit.BiT` with the architecture of the file.
         path: the file, or a folder with a model.safetensors.
         head: "keep" loads the head too. "reset" ignores the file's head, and the model's head
-            starts at zero, for fine-tuning on other classes. A pre_logits layer in the file is
-            then ignored too, if the model has none.
+            starts at zero, for fine-tuning on other classes. A pre_logits or projection layer in
+            the file is then ignored too, if the model has none.
         positions: the resampling of position tables, see `resample_positions`; default: as the
             code that belongs to the file's family does it, "bilinear" for official files.
         grid: rows and columns of the file's position table, if it is not square and the file
@@ -244,9 +245,12 @@ def _check_finite(checkpoint: Checkpoint, places: dict[str, Place]) -> None:
 
 
 def _drops(spec: Spec, key: str) -> bool:
-    # The pre-training representation is dropped with its head (paper, section 3.1.1).
-    keeps = isinstance(spec, ResNetSpec) or spec.representation_dim
-    return key.startswith("pre_logits/") and not keeps
+    # The pre-training representation is dropped with its head (paper, section 3.1.1), and so is the
+    # projection to the space of texts.
+    if isinstance(spec, ResNetSpec):
+        return False
+    layers = {"pre_logits/": spec.representation_dim, "projection/": spec.projection_dim}
+    return any(key.startswith(prefix) and not keeps for prefix, keeps in layers.items())
 
 
 def _check_fields(target: Target | Any, checkpoint: Checkpoint, fields: Iterable[str]) -> None:
@@ -378,11 +382,12 @@ def _cause(target: Target | Any, checkpoint: Checkpoint, matched: Match) -> str 
                     f"its positions, of shape {shape}, do not form a square grid; pass "
                     "grid=(rows, columns)"
                 )
-    if "pre_logits/kernel" in places and "pre_logits/kernel" not in names:
-        return (
-            f"this file has a pre_logits layer; build the model with representation_dim="
-            f'{checkpoint.spec.representation_dim}, or drop it with head="reset"'
-        )
+    for layer, field in (("pre_logits", "representation_dim"), ("projection", "projection_dim")):
+        if f"{layer}/kernel" in places and f"{layer}/kernel" not in names:
+            return (
+                f"this file has a {layer} layer; build the model with {field}="
+                f'{getattr(checkpoint.spec, field)}, or drop it with head="reset"'
+            )
     return None
 
 
@@ -405,7 +410,7 @@ def _beside_the_prefix(checkpoint: Checkpoint) -> str | None:
 
 _ARCHITECTURE = (
     "hidden_dim", "depth", "num_heads", "mlp_dim", "patch_size", "stem", "pooling",
-    "position_embedding", "registers", *BLOCK_OPTIONS, "layers", "width",
+    "position_embedding", "registers", *BLOCK_OPTIONS, *EMBEDDING_SHOWN_BY_ROWS, "layers", "width",
 )  # fmt: skip
 
 

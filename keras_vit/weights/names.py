@@ -23,8 +23,8 @@ import numpy as np
 
 from keras_vit._errors import UsageError
 from keras_vit.encoder.block import all_block_rows, block_rows
-from keras_vit.encoder.embedding import PROJECTION_ROWS, TOKENS, embedding_rows
-from keras_vit.encoder.encode import NORM_ROWS, REPRESENTATION_ROWS
+from keras_vit.encoder.embedding import PATCH_ROWS, TOKENS, embedding_rows
+from keras_vit.encoder.encode import NORM_ROWS, PROJECTION_ROWS, REPRESENTATION_ROWS
 from keras_vit.encoder.patch_grids import Tokens
 from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.encoder.positions import POSITION_EMBEDDINGS, PositionEmbedding, PositionWeight
@@ -43,7 +43,8 @@ def _rows(table: str) -> list[Row]:
 
 
 # Sizes: D hidden_dim, H heads, d = D/H, M mlp_dim, P patch_size, I channels of its input, G
-# registers, F width of the pooling's output, R of the head's input, C classes; channels of a
+# registers, F width of the pooling's output, E of its projection, R of the head's input, C classes;
+# channels of a
 # ResNet: w of the root; i, n and o at the input, inside and at the output of a unit.
 # Columns: prefixes of official keys and of paths.
 _EMBEDDING = ("", "patch_encoder/")
@@ -54,8 +55,8 @@ _BLOCK = ("Transformer/encoderblock_{i}/", "encoderblock_{i}/")
 _HEAD = _rows("""
 head/kernel         head/kernel                 R C
 head/bias           head/bias                   C
-head_dist/kernel    head/distillation_kernel    R C    if distillation_token
-head_dist/bias      head/distillation_bias      C      if distillation_token
+head_dist/kernel    head/distillation_kernel    R C    if two_classifiers
+head_dist/bias      head/distillation_bias      C      if two_classifiers
 """)
 _STEM = _rows("""
 conv_root/kernel    conv_root/kernel    7 7 I w
@@ -165,7 +166,7 @@ def official_keys(bit: bool = False) -> list[tuple[str, str]]:
     if bit:
         tables = [_BIT_ROOT, _BIT_UNIT, _BIT_TAIL, _BIT_HEAD]
     else:
-        tables = [_STEM, _UNIT, NORM_ROWS, REPRESENTATION_ROWS]
+        tables = [_STEM, _UNIT, NORM_ROWS, REPRESENTATION_ROWS, PROJECTION_ROWS]
         tables += [nested(embedding_rows(TOKENS), *_EMBEDDING), nested(all_block_rows(), *_BLOCK)]
         tables += [_HEAD, *map(pooling_rows, POOLINGS)]
         tables += [rows for kind in POSITION_EMBEDDINGS.values() for rows in _position_rows(kind)]
@@ -176,7 +177,7 @@ def input_key(spec: Spec) -> str:
     """The official key of the kernel (rows, columns, channels, features) that reads the image."""
     if isinstance(spec, ResNetSpec):
         return _BIT_ROOT[0].key
-    return (_STEM if spec.stem else PROJECTION_ROWS)[0].key
+    return (_STEM if spec.stem else PATCH_ROWS)[0].key
 
 
 def pooling_rows(pooling: str) -> list[Row]:
@@ -222,7 +223,6 @@ def numbers(template: str, key: str) -> dict[str, int] | None:
 def _vit(spec: ViTSpec, num_classes: int, image_size: Size) -> list[WeightName]:
     pooling = POOLINGS[spec.pooling]
     features = spec.hidden_dim * pooling.width
-    classifiers = 2 if spec.distillation_token else 1  # which divide the features
     sizes = {
         "D": spec.hidden_dim,
         "H": spec.num_heads,
@@ -232,7 +232,11 @@ def _vit(spec: ViTSpec, num_classes: int, image_size: Size) -> list[WeightName]:
         "G": spec.registers,
         "I": spec.stem.channels if spec.stem else spec.in_channels,
         "F": features,
-        "R": spec.representation_dim or features // classifiers,
+        "E": spec.projection_dim,
+        # Two classifiers divide the features.
+        "R": spec.representation_dim
+        or spec.projection_dim
+        or features // (1 + spec.two_classifiers),
         "C": num_classes,
     }
     tokens = spec.tokens(image_size)
@@ -244,7 +248,7 @@ def _vit(spec: ViTSpec, num_classes: int, image_size: Size) -> list[WeightName]:
     for i in range(spec.depth):
         names += _names(block, sizes, i) + _position_names(bias, tokens, spec.num_heads, i)
     head = _HEAD if num_classes else []
-    tail = [*NORM_ROWS, *pooling_rows(spec.pooling), *REPRESENTATION_ROWS, *head]
+    tail = [*NORM_ROWS, *pooling_rows(spec.pooling), *REPRESENTATION_ROWS, *PROJECTION_ROWS, *head]
     return names + _names(present(tail, spec), sizes)
 
 

@@ -18,6 +18,7 @@ Shape = tuple[int, ...]
 _FORMS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray]]] = {
     "same": (np.asarray, np.asarray),
     "flat": (lambda array: array.reshape(-1), np.asarray),
+    "table": (lambda array: array[0], lambda array: array[None]),
     "norm": (lambda array: array.reshape(-1), np.asarray),
     "in": (lambda array: array.reshape(array.shape[0], -1).T, np.transpose),  # (outputs, inputs)
     "out": (lambda array: array.reshape(-1, array.shape[-1]).T, np.transpose),  # (outputs, inputs)
@@ -32,7 +33,8 @@ class Place(NamedTuple):
 
     Attributes:
         key: the file's key.
-        form: "same"; "flat" (one dimension); "norm" ((C,) or (1, 1, 1, C)); "in" and "out" (a
+        form: "same"; "flat" (one dimension); "table" (without the first axis, which has one entry);
+            "norm" ((C,) or (1, 1, 1, C)); "in" and "out" (a
             matrix (outputs, inputs) as in PyTorch; the official array has one input axis for "in",
             one output axis for "out"); "conv" (OIHW); "grid" (a position table without a row for
             the class token).
@@ -68,6 +70,8 @@ class Place(NamedTuple):
             one = (stored[0] // self.parts, *stored[1:]) if stored else stored
         if self.form in ("in", "out", "conv") and len(one) in (2, 4):
             return tuple(one[axis] for axis in ((2, 3, 1, 0) if len(one) == 4 else (1, 0)))
+        if self.form == "table":
+            return (1, *one)
         if self.zeros[1] and len(one) > 1:
             return (one[0], max(one[1] - self.zeros[1], 0), *one[2:])
         return (1, one[1] + 1, *one[2:]) if self.form == "grid" and len(one) > 1 else one

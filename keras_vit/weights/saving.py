@@ -20,6 +20,7 @@ from keras_vit.weights.names import WeightName, weight_names
 from keras_vit.weights.places import place_of
 from keras_vit.weights.tensors import METADATA
 
+_AFTER_POOLING = ("head/", "head_dist/", "projection/")
 _LONGEST_COMMENT = 65_535  # of a zip archive
 
 
@@ -134,7 +135,7 @@ def _family(model: Any, layout: str) -> Family:
 
 def _arrays_of_file(family: Family, model: Any, names: list[WeightName]) -> dict[str, np.ndarray]:
     places = {**family.places, **family.places_of_spec(model.spec)}
-    prefix = family.prefix if model.num_classes else ""
+    prefix = family.prefix if model.num_classes else family.headless_prefix
     stacks = {prefix + name: [(0, array)] for name, array in family.unused(model.spec).items()}
     for name in names:
         place = place_of(places, name.key)
@@ -142,8 +143,8 @@ def _arrays_of_file(family: Family, model: Any, names: list[WeightName]) -> dict
             raise UsageError(
                 f"{family.name} cannot store {name.key}; save a .npz in the official layout."
             )
-        # The classifier's keys have no prefix.
-        key = place.key if name.key.startswith("head/") else prefix + place.key
+        # Layers after the pooling have no prefix.
+        key = place.key if name.key.startswith(_AFTER_POOLING) else prefix + place.key
         stacks.setdefault(key, []).append((place.part, place.stored(_array(model, name))))
     stacks = {key: sorted(stack, key=itemgetter(0)) for key, stack in stacks.items()}
     return {

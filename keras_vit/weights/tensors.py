@@ -92,7 +92,8 @@ class Tensors:
         kind: "npz" or "safetensors".
         metadata: the metadata that `save_weights` stored, or {}.
         config, preprocessor: the content of config.json and preprocessor_config.json in the folder
-            of a safetensors file, or {}.
+            of a safetensors file, or {}. transformers 5 has a processor_config.json instead of the
+            latter for models of images and texts.
     """
 
     path: Path
@@ -280,8 +281,8 @@ def _open_safetensors(path: Path) -> Iterator[Tensors]:
             return np.fromfile(file, float_type, math.prod(shape)).reshape(shape)
 
         metadata = _metadata(texts.get(METADATA, ""))
-        sidecars = (_sidecar(path, name) for name in ("config.json", "preprocessor_config.json"))
-        yield Tensors(path, "safetensors", metadata, *sidecars, headers, read)
+        config, preprocessor = _sidecar(path, "config.json"), _preprocessor(path)
+        yield Tensors(path, "safetensors", metadata, config, preprocessor, headers, read)
 
 
 _Size = Annotated[int, msgspec.Meta(ge=0)]
@@ -319,6 +320,12 @@ def _safetensors_headers(file: BinaryIO, size: int) -> tuple[dict[str, _Header],
     if position != size:
         raise ValueError(f"it has {size:,} bytes, and its header claims {position:,}")
     return headers, metadata
+
+
+def _preprocessor(path: Path) -> dict[str, Any]:
+    own = _sidecar(path, "preprocessor_config.json")
+    both = {} if own else _sidecar(path, "processor_config.json").get("image_processor")
+    return both if isinstance(both, dict) and not own else own
 
 
 def _sidecar(path: Path, name: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import functools
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import keras_vit
 from keras_vit import UsageError, create_model, model_from_weights
@@ -118,6 +119,28 @@ def test_biases_come_from_the_file(fixtures, variant):
     assert (model.spec.query_bias, model.spec.key_bias, model.spec.value_bias) == (False,) * 3
     expected = np.load(fixtures / "timm_dinov3.io.npz")
     np.testing.assert_allclose(model(expected["images"]), expected["pooled"], atol=2e-5, rtol=0)
+
+
+def test_a_projection_is_kept_without_a_new_head_or_on_request(fixtures, variant):
+    variant(3, 96)
+    file, fields = fixtures / "hf_clip.safetensors", {"embedding_norm": True}
+    stored = load_file(file)["visual_projection.weight"].T
+    expected = np.load(fixtures / "hf_clip.io.npz")
+    embeds = create_model(TEST, weights=file, **fields)
+    np.testing.assert_allclose(embeds(expected["images"]), expected["pooled"], atol=2e-5, rtol=0)
+    assert (embeds.spec.activation, embeds.spec.patch_bias) == ("quick", False)
+    kept = create_model(TEST, 5, weights=file, projection_dim=40, **fields)
+    np.testing.assert_array_equal(array(kept, "projection", "kernel"), stored)
+    assert array(kept, "head", "kernel").shape == (40, 5)
+    new = create_model(TEST, 5, weights=file, **fields)
+    assert array(new, "head", "kernel").shape == (48, 5)
+    bare = {"activation": "quick", "layer_norm_eps": 1e-5, **fields}
+    for given, message in (
+        ({}, "patch_bias False, not True"),
+        ({"patch_bias": False}, 'projection_dim=40, or drop it with head="reset"'),
+    ):
+        with pytest.raises(UsageError, match=message):
+            keras_vit.load_weights(create_model(TEST, 0, 32, **bare, **given), file)
 
 
 def test_what_a_file_alone_does_not_state_comes_from_the_caller(fixtures, tmp_path, variant):

@@ -34,6 +34,10 @@ CASES = {
         replace(SMALL, rotation="eva02", mlp_kind="gated_norm", pooling="token_gap"),
         (32, 48),
     ),
+    "clip": (
+        replace(SMALL, embedding_norm=True, patch_bias=False, projection_dim=64),
+        (32, 32),
+    ),
     "relative": (replace(SMALL, position_embedding="relative"), (32, 32)),
     "hybrid": (replace(SMALL, patch_size=4, depth=1, stem=STEM), (40, 56)),
     "bit": (keras_vit.ResNetSpec((1, 2, 1, 1)), (70, 96)),

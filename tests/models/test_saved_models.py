@@ -95,6 +95,7 @@ SAVED = {
     "dinov2": replace(VIT, registers=4, layer_scale=0.1, mlp_kind="gated", pooling="token_mean"),
     "timm": replace(VIT, registers=4, qk_norm=True, pooling="gap", norm_after_pooling=True),
     "eva02": replace(VIT, pooling="token_gap", norm_after_pooling=True, **EVA02),
+    "clip": replace(VIT, embedding_norm=True, patch_bias=False, projection_dim=40),
     "hybrid with map": HYBRID,
     "bit": BIT,
 }

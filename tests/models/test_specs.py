@@ -66,6 +66,13 @@ REFUSED_BY_VIT = [
         {"pooling": "distilled", "representation_dim": 8},
         "'distilled' has two classifiers and no representation .*representation_dim=8",
     ),
+    ({"projection_dim": 8.5}, "projection_dim must be a positive integer"),
+    (
+        {"representation_dim": 8, "projection_dim": 9},
+        "Received: representation_dim=8 and projection_dim=9; leave one of them out",
+    ),
+    ({"pooling": "distilled", "projection_dim": 9}, "two classifiers .*Received: projection_dim=9"),
+    ({"patch_bias": None}, "patch_bias must be True or False. Received: patch_bias=None"),
     (
         {"pooling": "distilled", "position_embedding": "relative"},
         "'relative' has entries for a class token and no further .* Received: pooling='distilled'",

@@ -49,10 +49,12 @@ def hybrid(pooling, positions="learned"):
     "spec",
     [
         *itertools.starmap(hybrid, itertools.product(("token", "gap"), POSITION_EMBEDDINGS)),
-        *map(hybrid, ("map", "distilled", "none", "token_mean")),
+        *map(hybrid, ("map", "distilled", "distilled_token", "none", "token_mean")),
         keras_vit.ViTSpec(8, 48, 2, 3, 112, registers=4, layer_scale=0.1, mlp_kind="gated"),
         keras_vit.ViTSpec(8, 48, 2, 3, 112, "token_gap", mlp_kind="gated_norm", key_bias=False),
         keras_vit.ViTSpec(8, 48, 2, 3, 112, "gap", qk_norm=True, norm_after_pooling=True),
+        keras_vit.ViTSpec(8, 48, 2, 3, 112, embedding_norm=True, patch_bias=False),
+        keras_vit.ViTSpec(8, 48, 2, 3, 112, "map", projection_dim=40),
         ResNetSpec((2, 1, 1, 1), width=2),
     ],
 )
@@ -73,6 +75,8 @@ SPELLINGS = {
     "DINOv3-S_16": ("dinov3-s16",),
     "DINOv3-S_16-plus": ("dinov3-s16-plus", "DINOv3_S16_plus"),
     "DINOv3-7B_16": ("dinov3-7b16",),
+    "CLIP-B_16": ("clip-b16", "CLIP_B16"),
+    "SigLIP-So400m_14": ("siglip-so400m/14", "SigLIP_So400m14"),
     "EVA02-B_14": ("eva02-b14", "EVA02_B14"),
     "BiT-R50x1": ("bit_r50x1",),
     "BiT-R152x4": ("R152x4",),
@@ -89,7 +93,9 @@ def test_spellings(name):
 def test_constructors_are_the_table():
     assert keras_vit.list_models() == list(VARIANTS)
     assert VARIANTS.keys() == PARAMETERS.keys()
-    constructors = {n for n in models.__all__ if re.match(r"(R\d*_)?ViT_|BiT_|DINOv\d_|EVA02_", n)}
+    constructors = {
+        n for n in models.__all__ if re.match(r"(R\d*_)?ViT_|BiT_|DINOv\d_|EVA02_|(Sig|C)LIP_", n)
+    }
     assert len(constructors) == len(VARIANTS)
     for name in constructors:
         assert getattr(keras_vit, name).__name__ == name

@@ -26,6 +26,8 @@ def assert_near(model, expected):
     np.testing.assert_allclose(actual, expected["logits"], atol=2e-5, rtol=0)
 
 
+CLIP = "safetensors, transformers CLIP (prefix vision_model.)"
+SIGLIP = "safetensors, transformers SigLIP (prefix vision_model.)"
 REGISTERS, PREFIX = "transformers DINOv2 with registers", "prefix dinov2_with_registers."
 
 
@@ -53,6 +55,12 @@ REGISTERS, PREFIX = "transformers DINOv2 with registers", "prefix dinov2_with_re
         ),
         ("hf_dinov3", "hf_dinov3", {}, "safetensors, transformers DINOv3"),
         ("hf_dinov3_gated", "hf_dinov3_gated", {}, "safetensors, transformers DINOv3"),
+        ("hf_clip", "hf_clip", {}, CLIP),
+        ("hf_clip", "hf_clip_4to6", {"image_size": 48}, CLIP),
+        ("hf_siglip", "hf_siglip", {}, SIGLIP),
+        ("hf_siglip_classifier", "hf_siglip_classifier", {}, SIGLIP),
+        ("hf_deit", "hf_deit", {}, "safetensors, transformers DeiT (prefix deit.)"),
+        ("timm_clip", "timm_clip", {}, "safetensors, timm"),
         ("timm_token", "timm_token", {}, "safetensors, timm"),
         ("timm_map", "timm_map", {}, "safetensors, timm"),
         ("timm_deit3", "timm_deit3", {}, "safetensors, timm"),
@@ -71,7 +79,9 @@ def test_a_model_from_a_file_equals_the_reference(file, outputs, arguments, dial
     with open_checkpoint(path) as checkpoint:
         assert checkpoint.dialect == dialect
         assert checkpoint.layout.unknown == ()
-        assert all("mask_token" in key for key in checkpoint.layout.ignored)
+        # The text tower, and a pooling that a classifier does not read.
+        others = r"text_|logit_(scale|bias)$|vision_model\.head\.|.*mask_token$"
+        assert all(re.match(others, key) for key in checkpoint.layout.ignored)
     model = keras_vit.model_from_weights(path, **arguments)
     expected = dict(np.load(fixtures / f"{outputs}.io.npz"))
     if "pooled" in expected:
@@ -435,3 +445,72 @@ def test_a_head_that_reads_other_tokens_is_refused(fixtures, hub_folder):
     with pytest.raises(keras_vit.UsageError, match="needs pooling='token_gap', the model has 'tok"):
         keras_vit.load_weights(model, folder)
     assert keras_vit.load_weights(model, folder, head="reset").head == "reset"
+
+
+TOWERS = ("vision", "text")
+SIGLIP_PATCHES = "vision_model.embeddings.patch_embedding.weight"
+CLIP_HEAD = "its head reads the mean of the patches before the last norm, .* train a new head"
+
+
+@pytest.mark.parametrize(
+    ("file", "arrays", "config", "message"),
+    [
+        ("hf_clip", {"classifier.weight": (5, 48)}, {}, CLIP_HEAD),
+        (
+            "hf_siglip",
+            {SIGLIP_PATCHES: (48, 192)},
+            {},
+            r"variable sizes \(NaFlex\), which keras_vit",
+        ),
+        (
+            "hf_clip",
+            {},
+            {"hidden_act": "gelu_fast"},
+            "activation is 'gelu_fast'; supported are gelu",
+        ),
+        ("hf_clip", {}, {"projection_dim": 64}, "projection_dim=64, which contradicts the weights"),
+        ("hf_clip", {}, {"vision_config": {"patch_size": 16}}, "patch_size=16, which contradicts"),
+    ],
+)
+def test_files_of_images_and_texts_that_are_not_supported_are_refused(
+    file, arrays, config, message, hub_folder
+):
+    folder = hub_folder(file, **config)
+    stored = load_file(folder / "model.safetensors")
+    stored |= {name: np.zeros(shape, np.float32) for name, shape in arrays.items()}
+    save_file(stored, folder / "model.safetensors")
+    with pytest.raises(keras_vit.UsageError, match=message):
+        keras_vit.model_from_weights(folder)
+
+
+def test_a_file_of_images_and_texts_as_on_the_hub(hub_folder, fixtures):
+    # The hub's SigLIP states almost nothing of its tower, CLIP's files have numbers of positions,
+    # and transformers 5 puts the processor's settings into another file.
+    folder = hub_folder("hf_siglip", vision_config={"num_attention_heads": 3})
+    stored = load_file(folder / "model.safetensors")
+    stored |= {f"{tower}_model.embeddings.position_ids": np.arange(16)[None] for tower in TOWERS}
+    save_file(stored, folder / "model.safetensors")
+    fields = {"image_processor_type": "SiglipImageProcessor", "size": {"height": 32, "width": 32}}
+    (folder / "processor_config.json").write_text(json.dumps({"image_processor": fields}))
+    model = keras_vit.model_from_weights(folder)
+    assert model.preprocessing == keras_vit.Preprocessing(32, 32, interpolation="bicubic")
+    expected = np.load(fixtures / "hf_siglip.io.npz")
+    np.testing.assert_allclose(model(expected["images"]), expected["pooled"], atol=2e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "activation"),
+    [
+        ("vit_base_patch16_clip_quickgelu_224", "quick"),
+        ("vit_base_patch16_clip_224", "erf"),
+        ("vit_so400m_patch16_siglip_gap_384", "tanh"),
+        ("vit_so400m_patch14_siglip_384", "erf"),
+        ("vit_large_patch16_siglip_512", "tanh"),
+        ("vit_large_patch16_siglip_384", "erf"),
+    ],
+)
+def test_timms_architectures_have_the_activations_of_timm(architecture, activation, hub_folder):
+    folder = hub_folder("timm_clip", architecture=architecture)
+    with open_checkpoint(folder) as checkpoint:
+        assert checkpoint.spec.activation == activation
+        assert checkpoint.spec.layer_norm_eps == 1e-5

@@ -41,7 +41,7 @@ SPECS["bit_two_blocks"] = keras_vit.ResNetSpec((1, 2))
 UNUSED = {"id2label", "label2id", "layerscale_value", "hidden_act"}
 NO_TIMM = {"representation", "map_representation", "learned2d", "relative", "sincos2d", "coarse"}
 NO_TIMM |= {"distilled_bare", "distilled_stem"}
-TRANSFORMERS = {"token", "coarse", "bands"}
+TRANSFORMERS = {"token", "distilled", "coarse", "bands"}
 
 
 def build(spec, classes=5):
@@ -112,6 +112,7 @@ def test_a_resize_that_the_hubs_do_not_have_is_kept_only_in_the_official_layout(
         ("hf_base.safetensors", "transformers"),
         ("hf_dinov2_gated.safetensors", "transformers"),
         ("hf_dinov3_gated.safetensors", "transformers"),
+        ("hf_deit.safetensors", "transformers"),
         ("timm_eva02.safetensors", "timm"),
     ],
 )
@@ -148,6 +149,9 @@ DINOV3 = {"activation": "erf", "layer_scale": 0.5, "rotation": "dinov3", "layer_
 DINOV3 |= {"position_embedding": "none", "registers": 4, "key_bias": False}
 EVA02 = {"mlp_kind": "gated_norm", "activation": "silu", "rotation": "eva02", "key_bias": False}
 EVA02 |= {"pooling": "token_gap", "norm_after_pooling": True}
+CLIP = {"embedding_norm": True, "patch_bias": False, "activation": "quick"}
+CLIP |= {"layer_norm_eps": 1e-5}
+HEADLESS = ("DINOv3", "CLIP", "CLIP's projection", "SigLIP")
 TOLD = {
     "DINOv2": ("transformers", DINOV2 | {"mlp_dim": 96}, {"model_type": "dinov2", "mlp_ratio": 2}),
     "registers": (
@@ -191,6 +195,41 @@ TOLD = {
         EVA02 | {"mlp_kind": "gated"},
         {"scale_mlp": False, "qkv_fused": True, "swiglu_align_to": 0},
     ),
+    "CLIP": (
+        "transformers",
+        CLIP,
+        {"architectures": ["CLIPVisionModel"], "hidden_act": "quick_gelu", "layer_norm_eps": 1e-5},
+    ),
+    "CLIP's projection": (
+        "transformers",
+        CLIP | {"projection_dim": 40},
+        {"architectures": ["CLIPVisionModelWithProjection"], "projection_dim": 40},
+    ),
+    "timm's CLIP": (
+        "timm",
+        CLIP | {"activation": "erf"},
+        {"act_layer": "gelu", "class_token": True, "global_pool": "token"},
+    ),
+    "SigLIP": (
+        "transformers",
+        {"pooling": "map"},
+        {"model_type": "siglip_vision_model", "vision_use_head": True},
+    ),
+    "SigLIP's classifier": (
+        "transformers",
+        {"pooling": "gap"},
+        {"architectures": ["SiglipForImageClassification"], "model_type": "siglip"},
+    ),
+    "DeiT": (
+        "transformers",
+        {"pooling": "distilled", "activation": "erf", "layer_norm_eps": 1e-12},
+        {"architectures": ["DeiTForImageClassificationWithTeacher"], "model_type": "deit"},
+    ),
+    "DeiT's class token": (
+        "transformers",
+        {"pooling": "distilled_token"},
+        {"architectures": ["DeiTForImageClassification"]},
+    ),
     "timm's pooling": (
         "timm",
         TIMM_GAP,
@@ -202,7 +241,7 @@ TOLD = {
 @pytest.mark.parametrize("name", TOLD)
 def test_the_libraries_are_told_what_the_model_has(name, randomised, tmp_path):
     layout, fields, told = TOLD[name]
-    classes = 0 if name == "DINOv3" else 5
+    classes = 0 if name in HEADLESS else 5
     model = randomised(keras_vit.ViT(dataclasses.replace(VIT, **fields), classes, 32))
     keras_vit.save_weights(model, tmp_path / "model.safetensors", layout)
     config = json.loads((tmp_path / "config.json").read_text())
@@ -260,9 +299,21 @@ def test_layers_that_timm_joins_are_one_layer_in_its_files(fields, gate, query, 
         ("timm", DINOV3 | {"layer_norm_eps": 1e-6}, "has layer_norm_eps=1e-05. Received: 1e-06"),
         ("timm", EVA02 | {"query_bias": False}, "biases of queries and values, or neither"),
         ("timm", EVA02 | {"key_bias": True}, "timm Eva has no biases of keys"),
+        ("transformers", CLIP, "transformers' CLIP has no head that reads the class token"),
+        ("transformers", CLIP | {"patch_bias": True}, "CLIP has no bias of patches. Received: pat"),
+        ("transformers", {"pooling": "map"}, "a head that reads the mean of the patches.*'map'"),
+        ("timm", {"embedding_norm": True}, "a bias of patches or,.* a norm before the blocks"),
+        ("timm", {"patch_bias": False}, "patch_bias=False, embedding_norm=False; save a .npz"),
+        (
+            "timm",
+            CLIP | {"layer_norm_eps": 1e-6},
+            "or of 1e-05 with a norm before.* Received: .*1e-06",
+        ),
+        ("timm", {"layer_norm_eps": 1e-5}, "of 1e-06, or of 1e-05 with a norm.* Received: .*1e-05"),
+        ("timm", CLIP | GATED | {"layer_scale": None}, "has plain MLPs and no distillation token"),
     ],
 )
-def test_what_families_with_rotations_cannot_be_is_refused(layout, fields, message, tmp_path):
+def test_what_other_families_cannot_be_is_refused(layout, fields, message, tmp_path):
     model = keras_vit.ViT(dataclasses.replace(VIT, **fields), 5, 32)
     with pytest.raises(keras_vit.UsageError, match=message):
         keras_vit.save_weights(model, tmp_path / "model.safetensors", layout)

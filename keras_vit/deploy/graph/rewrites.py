@@ -63,7 +63,7 @@ def resolve_parameters(spec: Spec, p: Parameters, grid: tuple[int, int]) -> None
     if isinstance(spec, ResNetSpec):
         return
     _join_tokens(spec, p)
-    if spec.distillation_token:
+    if spec.two_classifiers:
         _average_classifiers(p)
     for scale, dense in wiring_of(spec, p).scales.items():
         factors = _wide(p.pop(scale))
@@ -151,10 +151,13 @@ def _attention_biases(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing
 def _centre(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:
     """Layers that write to the residual stream are centred, so that no norm computes a mean.
 
-    Those whose outputs are normalised head by head are centred head by head.
+    Those whose outputs are normalised head by head are centred head by head. The output of a norm,
+    of which there is at most one, cannot be centred by its weights; the graph subtracts its mean.
     """
+    at_runtime = {f"{norm}/{part}" for norm in wired.stream_sources for part in ("gamma", "beta")}
     for name in wired.stream_writers(p):
-        p[name] = _narrow(p[name] - _wide(p[name]).mean(-1, keepdims=True))
+        if name not in at_runtime:
+            p[name] = _narrow(p[name] - _wide(p[name]).mean(-1, keepdims=True))
     for dense in wired.head_norms.values():
         for name in {f"{dense}/kernel", f"{dense}/bias"} & p.keys():
             shape = p[name].shape
@@ -174,7 +177,8 @@ def _constants(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> No
         token = p[f"{encoder}/class_token"] + p.pop(f"{encoder}/class_position")
         p[f"{encoder}/class_token"] = token
     if f"{encoder}/positions" in p:
-        p[f"{encoder}/positions"] = p[f"{encoder}/positions"] + p.pop(f"{encoder}/projection/bias")
+        bias = p.pop(f"{encoder}/projection/bias", np.float32(0))
+        p[f"{encoder}/positions"] = p[f"{encoder}/positions"] + bias
     for layer in wired.attentions:
         if layer.constant and not layer.rotated:
             _fold_query(spec, p, layer)
@@ -204,8 +208,7 @@ def _uint8_input(spec: Spec, p: Parameters, wired: Wiring, preprocessing: Prepro
     mean = np.broadcast_to(preprocessing.mean, channels).astype(float)
     shift = np.einsum("pcd,c->d", kernel, mean)
     p[f"{name}/kernel"] = _narrow(kernel.reshape(p[f"{name}/kernel"].shape))
-    holder = f"{name}/bias" if f"{name}/bias" in p else "patch_encoder/positions"
-    p[holder] = _narrow(p[holder] - shift)
+    p[f"{name}/bias"] = _narrow(p.get(f"{name}/bias", 0) - shift)
 
 
 def _standardised_kernels(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:

@@ -41,6 +41,7 @@ class TensorFlowOps(Ops):
         self.rewrites, self.wiring = graph.options.rewrites, wiring_of(graph.spec, graph.weights)
         self.for_npus = graph.for_npus
         self.stream_norms = frozenset(self.wiring.stream_norms)
+        self.stream_sources = self.wiring.stream_sources
 
     def weight(self, name: str) -> Any:
         """The weight of this name in the part; None if there is none."""
@@ -82,7 +83,15 @@ class TensorFlowOps(Ops):
                 # Multiplied with x, the converter would fold it into the kernels after x.
                 factor *= smooth
             x *= factor
-            return x if gamma is None else x * gamma + self.weight(f"{name}/beta")
+            x = x if gamma is None else x * gamma + self.weight(f"{name}/beta")
+            return self._centred(x) if self.path + name in self.stream_sources else x
+
+    def _centred(self, x):
+        if "centre" not in self.rewrites:
+            return x
+        scale = self.weights.get("stream/scale")
+        mean = tf.reduce_mean(x if scale is None else x * scale, axis=-1, keepdims=True)
+        return x - (mean if scale is None else mean * (1.0 / scale))
 
     def scale(self, name, x):
         factors = self.weight(name)

@@ -82,6 +82,12 @@ class Wiring:
         return [norm for norm, writers in self.inputs.items() if not writers & self.used]
 
     @property
+    def stream_sources(self) -> set[str]:
+        """The norms whose output is a part of the residual stream."""
+        writers = frozenset().union(*(self.inputs[norm] for norm in self.stream_norms))
+        return {norm for norm in self.inputs if f"{norm}/gamma" in writers}
+
+    @property
     def scalable_factors(self) -> dict[str, str]:
         """Those of `factors` that only the product reads, which only the norm reads."""
         return {norm: dense for norm, dense in self.factors.items() if self.reads[dense] == 2}
@@ -182,7 +188,7 @@ class _Recorder(Ops):
         if x.factor:
             self.found.factors[name] = x.factor
         self.found.readers[name], self.found.tokens[name] = [], set()
-        return _Value(norm=name)
+        return _Value(frozenset({f"{name}/gamma", f"{name}/beta"}), norm=name)
 
     def scale(self, name, x):
         if x.dense:

@@ -1,12 +1,13 @@
 """The families of files of weights: one record for each, read and written."""
 
+from keras_vit.weights.families.clip import CLIP, SIGLIP
 from keras_vit.weights.families.dinov2 import DINOV2, DINOV2_WITH_REGISTERS
 from keras_vit.weights.families.dinov3 import DINOV3
 from keras_vit.weights.families.family import Family, FileLayout
 from keras_vit.weights.families.official import BIT, OFFICIAL
 from keras_vit.weights.families.timm import TIMM, TIMM_BIT
 from keras_vit.weights.families.timm_eva import EVA
-from keras_vit.weights.families.transformers import VIT
+from keras_vit.weights.families.transformers import DEIT, VIT
 
 __all__ = ["FAMILIES", "Family", "FileLayout"]
 
@@ -20,5 +21,8 @@ FAMILIES: tuple[Family, ...] = (
     DINOV3,
     DINOV2_WITH_REGISTERS,
     DINOV2,
+    CLIP,
+    SIGLIP,
+    DEIT,
     VIT,
 )

@@ -15,9 +15,10 @@ from keras_vit.specs import ResNetSpec, Spec
 from keras_vit.weights.names import official_keys
 from keras_vit.weights.places import Place, Shape
 
-# Gives the shape of a file's array by its name, without a prefix; None if there is none.
+# Gives the shape of a file's array by its name without the family's prefix; None if there is none.
 ShapeOf = Callable[[str], Shape | None]
 Places = Mapping[str, Place]
+OtherPlaces = Mapping[str, Place | None]
 FileLayout = Literal["official", "timm", "transformers"]
 
 
@@ -54,13 +55,15 @@ class Family:
         bit: whether these are ResNets and not ViTs.
         places: the place of each official key; all keys are templates. Empty for the official
             layouts, which `dialects.py` reads by rules.
-        other_places: the places that some files have instead, from the shapes of a file's arrays
-            and its config.json. The config of a file that `save_weights` wrote has the entry
-            `METADATA`.
+        other_places: the places that some files have instead, or None for weights that they do not
+            use, from the shapes of a file's arrays and its config.json. The config of a file that
+            `save_weights` wrote has the entry `METADATA`.
         places_of_spec: the places that are written instead for models of a spec.
         shown: the fields of the spec that names in a file and its config.json show beyond its
             official keys.
-        prefix: what is written before the names of a model with a head, except before the head's.
+        prefix: what is written before the names of a model with a head, except before those of the
+            layers after its pooling.
+        headless_prefix: the same for a model without a head.
         not_weights: a pattern of names that are not weights of the model.
         numerics: the fields of the spec that neither weights nor config.json need to state.
         resampling: how the family's own code resamples positions.
@@ -77,10 +80,11 @@ class Family:
     mark: str
     bit: bool = False
     places: Places = dataclasses.field(default_factory=dict)
-    other_places: Callable[[ShapeOf, Mapping[str, Any]], Places] = lambda shape_of, config: {}
+    other_places: Callable[[ShapeOf, Mapping[str, Any]], OtherPlaces] = lambda shape_of, config: {}
     places_of_spec: Callable[[Spec], Places] = lambda spec: {}
     shown: Callable[[ShapeOf, Mapping[str, Any]], dict[str, Any]] = lambda shape_of, config: {}
     prefix: str = ""
+    headless_prefix: str = ""
     not_weights: str = "$"
     numerics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     resampling: Resampling = "bilinear"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,6 +34,7 @@ patch_encoder/distillation_token   dist_token         same
 patch_encoder/register_tokens      reg_token          same
 patch_encoder/positions            pos_embed          same
 patch_encoder/projection           patch_embed.proj   conv
+patch_encoder/norm                 norm_pre           flat
 encoder_norm                       norm               flat
 pooling/probe                      attn_pool.latent   same
 pooling/attention/query            attn_pool.q        in
@@ -88,7 +90,7 @@ _UNITS = "block{i}_unit{j}/"
 # timm can build a ViT of any size from any ViT's name and these arguments. For hybrids, the name
 # must have the right ResNet and patch size.
 _PLAIN, _DISTILLED = "vit_base_patch16_224", "deit_base_distilled_patch16_224"
-_GATED = "vit_giant_patch14_dinov2"
+_GATED, _CLIP = "vit_giant_patch14_dinov2", "vit_base_patch16_clip_224"
 _STEMS = {
     (ResNetStem(), 8): "vit_tiny_r_s16_p8_224",
     (ResNetStem((2, 2, 2, 2)), 1): "vit_base_r26_s32_224",
@@ -108,8 +110,14 @@ _ACTIVATIONS = {"erf": "gelu", "tanh": "gelu_tanh", "quick": "quick_gelu", "silu
 
 def _files(model: Any) -> dict[str, dict[str, Any]]:
     spec: ViTSpec = model.spec
-    plain = _DISTILLED if spec.distillation_token else _GATED if _is_gated(spec) else _PLAIN
-    architecture = _STEMS.get((spec.stem, spec.patch_size)) if spec.stem else plain
+    kinds = (
+        (spec.stem, _STEMS.get((spec.stem, spec.patch_size))),
+        (spec.distillation_token, _DISTILLED),
+        (_is_gated(spec), _GATED),
+        (spec.embedding_norm, _CLIP),
+        (True, _PLAIN),
+    )
+    architecture = next(name for applies, name in kinds if applies)
     return config_of(model, architecture, _arguments(model))
 
 
@@ -165,6 +173,19 @@ def _refuses(model: Any) -> str | None:
         return "timm's distilled ViT has learned positions and no ResNet"
     if _is_gated(spec) and (spec.stem or spec.distillation_token):
         return "timm's ViT with gated MLPs has no ResNet and no distillation token"
+    if spec.embedding_norm == spec.patch_bias or (spec.embedding_norm and spec.stem):
+        return (
+            "timm's ViT has a bias of patches or, without a ResNet, a norm before the blocks. "
+            f"Received: patch_bias={spec.patch_bias}, embedding_norm={spec.embedding_norm}"
+        )
+    if spec.embedding_norm and (_is_gated(spec) or spec.distillation_token):
+        return "timm's ViT with a norm before the blocks has plain MLPs and no distillation token"
+    epsilon = spec.layer_norm_eps
+    if epsilon != _CLIP_EPSILON if spec.embedding_norm else epsilon > _EPSILON:
+        return (
+            f"timm has a LayerNorm epsilon of {_EPSILON}, or of {_CLIP_EPSILON} with a norm before "
+            f"the blocks, so its outputs would differ. Received: layer_norm_eps={epsilon}"
+        )
     return None
 
 
@@ -206,6 +227,14 @@ def places_of_spec(spec: ViTSpec) -> Places:
     return {**root, **gate, **norm, **_register_positions(spec.class_token, spec.registers)}
 
 
+def _shown(shape_of: ShapeOf, config: Mapping[str, Any]) -> dict[str, Any]:
+    epsilon = {"layer_norm_eps": _CLIP_EPSILON} if shape_of("norm_pre.weight") else {}
+    name = str(config.get("architecture"))
+    activation = (kind for pattern, kind in _ACTIVATION_OF.items() if re.fullmatch(pattern, name))
+    activation = next(({"activation": kind} for kind in activation), {})
+    return {**norm_after_pooling(shape_of, config), **epsilon, **activation}
+
+
 def norm_after_pooling(shape_of: ShapeOf, config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the spec that timm's `fc_norm` shows."""
     after = shape_of(_FC_NORM) is not None
@@ -221,6 +250,14 @@ _ROOT_ALONE = places_of((_ROOT, "", "patch_embed.backbone."))
 _PACKED = places_of((_GATE, "encoderblock_{i}/", "blocks.{i}."))
 _NORM_AFTER = places_of(("encoder_norm fc_norm flat", "", ""))
 _FC_NORM = "fc_norm.weight"
+_EPSILON, _CLIP_EPSILON = 1e-6, 1e-5
+# The activations of architectures by their names, where they are not GELU; the config.json of a
+# published model does not state them.
+_ACTIVATION_OF = {
+    r"vit_.*_clip_quickgelu_.*": "quick",
+    r"vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip_.*": "tanh",
+    r"vit_large_patch16_siglip_(gap_)?512": "tanh",
+}
 _TABLE = "Transformer/posembed_input/pos_embedding"
 TIMM = Family(
     "timm",
@@ -234,18 +271,16 @@ TIMM = Family(
     ),
     other_places=other_places,
     places_of_spec=places_of_spec,
-    shown=norm_after_pooling,
+    shown=_shown,
     not_weights=NOT_WEIGHTS,
     numerics={"activation": "erf", "layer_norm_eps": 1e-6},
     resampling="bicubic",
     only={
         "pooling": Only(f"pooling {', '.join(_POOLINGS)}", _POOLINGS.__contains__),
         "position_embedding": Only("learned positions or none", ("learned", "none").__contains__),
-        "layer_norm_eps": Only(
-            "a LayerNorm epsilon of 1e-6, so its outputs would differ", lambda eps: eps <= 1e-6
-        ),
         "mlp_kind": PLAIN_OR_GATED,
         **dict.fromkeys(("stem", "layer_scale", "registers", "qk_norm", "norm_after_pooling"), ANY),
+        **dict.fromkeys(("patch_bias", "embedding_norm"), ANY),
     },
     refuses=_refuses,
     files=_files,

@@ -41,6 +41,10 @@ ARCHITECTURES = {
         **{"mlp_kind": "gated_norm", "activation": "silu", "rotation": "eva02", "key_bias": False},
         **{"pooling": "token_gap", "norm_after_pooling": True},
     ),
+    "clip": variant(
+        **{"embedding_norm": True, "patch_bias": False, "projection_dim": 40},
+        **{"activation": "quick", "layer_norm_eps": 1e-5},
+    ),
     "none": variant(pooling="none", position_embedding="relative"),
     "bit": keras_vit.ResNetSpec((1, 1, 1, 1)),
 }

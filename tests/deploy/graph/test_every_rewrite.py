@@ -40,6 +40,9 @@ FILES = [
     "timm_dinov3.safetensors",
     "timm_eva02.safetensors",
     "timm_rope_gap.safetensors",
+    "hf_clip.safetensors",
+    "hf_siglip.safetensors",
+    "hf_deit.safetensors",
     "hybrid_stem.weights.npz",
 ]
 
