@@ -27,6 +27,7 @@ from keras_vit.cli._printing import table
 from keras_vit.cli._program import run
 
 LIBRARIES = Environment("pytorch", ("timm==1.0.31", "transformers==5.24.0", "torch", "torchvision"))
+KERAS_HUB_RUNNER = Path(__file__).resolve().with_name("keras_hub_runner.py")
 KERAS_HUB = Environment("keras hub", ("keras-hub==0.32.0", "safetensors"))
 SIZES = (32, 48, 24)  # the model's, a larger and a smaller one
 _GATED = {"mlp_kind": "gated", "activation": "silu", "mlp_dim": 128}
@@ -174,8 +175,8 @@ def differences(
 
 def from_keras_hub(python: str, folder: Path, images: Images) -> float:
     """The largest difference from KerasHub's output: all tokens, or of SigLIP the pooled ones."""
-    key, runner = str(SIZES[0]), Path(__file__).resolve().with_name("keras_hub_runner.py")
-    words = [runner, "model", "images.npz", key, "output.npy"]
+    key = str(SIZES[0])
+    words = [KERAS_HUB_RUNNER, "model", "images.npz", key, "output.npy"]
     subprocess.run([python, *words], cwd=folder, check=True)
     expected = np.load(folder / "output.npy")
     model = _model(folder, SIZES[0])

@@ -471,7 +471,7 @@ class Preprocessing(_Fields):
         height, width: the model's input size in pixels.
         crop: None stretches the whole image to the size, as the official fine-tuning code does
             at evaluation. With a fraction, the short side is resized to size / crop and the centre
-            is cut out, as in big_vision (0.875 for 224 out of 256).
+            is cut out, both in whole pixels, as in transformers (0.875 for 224 out of 256).
         interpolation: "bilinear" or "bicubic" (antialiased when shrinking, as in Pillow),
             "nearest", or "mediapipe": as MediaPipe's ImageClassifier resizes on CPUs, which is
             bilinear without antialiasing, from corner to corner of the whole image.
@@ -528,6 +528,12 @@ class Preprocessing(_Fields):
     def size(self) -> tuple[int, int]:
         """(height, width)."""
         return self.height, self.width
+
+    @property
+    def uncropped(self) -> tuple[int, int]:
+        """(height, width) in whole pixels, of which `crop` leaves `size`."""
+        height, width = (math.floor(side / (self.crop or 1) + 0.5) for side in self.size)
+        return height, width
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -28,21 +28,25 @@ def central_box(
     sides: tuple[Any, Any],
     preprocessing: Preprocessing,
     over: Callable[[Any, Any], Any] = operator.truediv,
-    smaller: Callable[[Any, Any], Any] = min,
+    larger: Callable[[Any, Any], Any] = max,
 ) -> list[tuple[Any, Any]]:
     """The part of a picture that is resized: (top, bottom), (left, right).
 
-    It is the largest centred box with the model's aspect ratio, times the crop fraction, or the
-    whole picture. Rounding may put it just outside the picture.
+    Other libraries resize the picture to whole pixels, with the short side size / crop, and cut the
+    middle out at whole pixels. This is the part of the picture that they cut out.
 
     Args:
-        sides: height and width of the picture.
+        sides: height and width of the picture, integers.
         preprocessing: the crop fraction, and the size.
-        over, smaller: divide, and take the minimum, in the library of `sides`.
+        over, larger: divide integers, and take the maximum, in the library of `sides`.
     """
     if preprocessing.crop is None:
         return [(0, side) for side in sides]
-    unit = preprocessing.crop * smaller(*map(over, sides, preprocessing.size))
-    lengths = [unit * new for new in preprocessing.size]
-    starts = [(side - length) / 2 for side, length in zip(sides, lengths, strict=True)]
-    return [(start, start + length) for start, length in zip(starts, lengths, strict=True)]
+    height, width = sides
+    rows, columns = preprocessing.uncropped
+    resized = larger(columns * height // width, rows), larger(rows * width // height, columns)
+    box = []
+    for side, whole, size in zip(sides, resized, preprocessing.size, strict=True):
+        start = (whole - size) // 2
+        box.append((over(start * side, whole), over((start + size) * side, whole)))
+    return box

@@ -100,7 +100,6 @@ def resize(image: Image.Image, preprocessing: Preprocessing) -> Image.Image:
         return Image.fromarray(mediapipe.resize(np.asarray(image), preprocessing.size))
     height, width = preprocessing.size
     (top, bottom), (left, right) = central_box((image.height, image.width), preprocessing)
-    left, top = max(left, 0), max(top, 0)  # rounding may give -1e-14
     method = Image.Resampling[preprocessing.interpolation.upper()]
     image = image.resize((width, image.height), method, box=(left, 0, right, image.height))
     return image.resize((width, height), method, box=(0, top, width, bottom))

@@ -374,9 +374,9 @@ def _orientation(content):
 
 def _box(height, width, preprocessing: Preprocessing):
     """The box to cut out, ((top, bottom), (left, right)), in float32 as in Pillow."""
-    sides = (tf.cast(height, tf.float64), tf.cast(width, tf.float64))
-    box = central_box(sides, preprocessing, _quotient, tf.minimum)
-    return [[tf.cast(tf.maximum(edge, 0), tf.float32) for edge in pair] for pair in box]
+    sides = (tf.cast(height, tf.int64), tf.cast(width, tf.int64))
+    box = central_box(sides, preprocessing, _quotient, tf.maximum)
+    return [[tf.cast(edge, tf.float32) for edge in pair] for pair in box]
 
 
 def _nearest(start, end, size: int):
@@ -441,6 +441,6 @@ def _resample(lines, index, weights):
     return tf.cast(tf.clip_by_value(tf.bitwise.right_shift(total, _BITS), 0, 255), tf.uint8)
 
 
-def _quotient(x, divisor: int):
+def _quotient(x, divisor):
     # TensorFlow replaces `/` by a constant with a product, which may differ in the last digit.
-    return tf.math.divide_no_nan(tf.cast(x, tf.float64), divisor)
+    return tf.math.divide_no_nan(tf.cast(x, tf.float64), tf.cast(divisor, tf.float64))

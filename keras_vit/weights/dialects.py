@@ -98,7 +98,6 @@ _FIRST_BLOCK = ("Transformer/encoderblock_0/", "resnet/block1/")
 _MOST_SHOWN = 3
 # The parts of other models by a pattern in their names.
 _UNKNOWN_PARTS = {
-    r"distillation": "it has a distillation token, which keras_vit only reads in timm's layout",
     r"norm_pre": "it has rotations and a norm before the blocks, which keras_vit has not both",
     r"mlp\.w12\.": "it has gated MLPs in a form that keras_vit does not read",
     r"rope\.freqs": "it has rotations with learned frequencies, which keras_vit does not have",

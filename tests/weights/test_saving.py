@@ -384,15 +384,15 @@ def test_a_failed_write_leaves_the_old_file(saved, monkeypatch):
 
 
 def test_json_files_of_a_previous_model_are_deleted(tmp_path):
-    def names_after(spec=VIT, layout="timm", **options):
-        model = keras_vit.ViT(spec, 5, 32, **options)
+    def names_after(spec=VIT, layout="timm", size=32, **options):
+        model = keras_vit.ViT(spec, 5, size, **options)
         keras_vit.save_weights(model, tmp_path / "model.safetensors", layout)
         return sorted(path.name for path in tmp_path.iterdir())
 
     names = ["config.json", "model.safetensors", "preprocessor_config.json"]
     assert names_after(layout="transformers") == names
-    cropped = keras_vit.Preprocessing(32, 32, crop=0.875)
-    assert names_after(layout="transformers", preprocessing=cropped) == names[:2]
+    cropped = {"size": (32, 48), "preprocessing": keras_vit.Preprocessing(32, 48, crop=0.875)}
+    assert names_after(layout="transformers", **cropped) == names[:2]  # a crop there is a square
     # timm has names for its hybrids' patches, and none for this one's.
     assert names_after(dataclasses.replace(VIT, patch_size=4, stem=STEM)) == names[1:2]
     assert names_after(dataclasses.replace(VIT, patch_size=8, stem=STEM)) == names[:2]

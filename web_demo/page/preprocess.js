@@ -23,16 +23,19 @@ export function preprocess(image, input) {
  */
 export function cropBox(width, height, input) {
   if (input.crop === null) return { left: 0, top: 0, right: width, bottom: height };
-  const unit = input.crop * Math.min(width / input.width, height / input.height);
-  const boxWidth = unit * input.width;
-  const boxHeight = unit * input.height;
-  const left = (width - boxWidth) / 2;
-  const top = (height - boxHeight) / 2;
+  // Other libraries resize the image to whole pixels, with the short side size / crop, and cut the
+  // middle out at whole pixels. This is the part that they cut out.
+  const columns = Math.floor(input.width / input.crop + 0.5);
+  const rows = Math.floor(input.height / input.crop + 0.5);
+  const resizedWidth = Math.max(columns, Math.floor((rows * width) / height));
+  const resizedHeight = Math.max(rows, Math.floor((columns * height) / width));
+  const left = Math.floor((resizedWidth - input.width) / 2);
+  const top = Math.floor((resizedHeight - input.height) / 2);
   return {
-    left: Math.fround(Math.max(left, 0)), // rounding may give -1e-14
-    top: Math.fround(Math.max(top, 0)),
-    right: Math.fround(left + boxWidth),
-    bottom: Math.fround(top + boxHeight),
+    left: Math.fround((left * width) / resizedWidth),
+    top: Math.fround((top * height) / resizedHeight),
+    right: Math.fround(((left + input.width) * width) / resizedWidth),
+    bottom: Math.fround(((top + input.height) * height) / resizedHeight),
   };
 }
 

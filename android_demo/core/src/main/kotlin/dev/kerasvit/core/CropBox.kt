@@ -1,5 +1,7 @@
 package dev.kerasvit.core
 
+import kotlin.math.floor
+
 /**
  * The part of an image that the model sees, in pixels of the image; float32 as in Pillow.
  *
@@ -22,16 +24,21 @@ class CropBox(val width: Int, val height: Int, input: Input) {
             right = width.toFloat()
             bottom = height.toFloat()
         } else {
-            val perPixel = minOf(width.toDouble() / input.width, height.toDouble() / input.height)
-            val unit = input.crop * perPixel
-            val boxWidth = unit * input.width
-            val boxHeight = unit * input.height
-            val x = (width - boxWidth) / 2
-            val y = (height - boxHeight) / 2
-            left = maxOf(x, 0.0).toFloat() // rounding may give -1e-14
-            top = maxOf(y, 0.0).toFloat()
-            right = (x + boxWidth).toFloat()
-            bottom = (y + boxHeight).toFloat()
+            // Other libraries resize the image to whole pixels, with the short side size / crop, and
+            // cut the middle out at whole pixels. This is the part that they cut out.
+            val columns = floor(input.width / input.crop + 0.5).toLong()
+            val rows = floor(input.height / input.crop + 0.5).toLong()
+            val resizedWidth = maxOf(columns, rows * width / height)
+            val resizedHeight = maxOf(rows, columns * height / width)
+            val x = (resizedWidth - input.width) / 2
+            val y = (resizedHeight - input.height) / 2
+            left = part(x, width, resizedWidth)
+            top = part(y, height, resizedHeight)
+            right = part(x + input.width, width, resizedWidth)
+            bottom = part(y + input.height, height, resizedHeight)
         }
     }
+
+    private fun part(place: Long, side: Int, resized: Long) =
+        ((place * side).toDouble() / resized).toFloat()
 }
