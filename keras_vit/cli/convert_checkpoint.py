@@ -245,13 +245,15 @@ def _summary(spec: Any, variant: str | None) -> str:
         return f"{name}: BiT ResNet-V2 of {spec.layers} units, width {spec.width}"
     stem = f"ResNet stem of {spec.stem.stages} units, " if spec.stem else ""
     head = f", representation {spec.representation_dim}" if spec.representation_dim else ""
+    head += f", projection {spec.projection_dim}" if spec.projection_dim else ""
+    norm = ", a norm before the blocks" if spec.embedding_norm else ""
     mlp = "MLP" if spec.mlp_kind == "plain" else f"{spec.mlp_kind} MLP"
     registers = f", {spec.registers} registers" if spec.registers else ""
     rotation = f", rotation {spec.rotation}" if spec.rotation != "none" else ""
     return (
         f"{name}: {stem}hidden {spec.hidden_dim}, {spec.depth} blocks, {spec.num_heads} heads, "
         f"{mlp} {spec.mlp_dim}, patch {spec.patch_size}, pooling {spec.pooling}{head}"
-        f"{registers}, positions {spec.position_embedding}{rotation}, activation "
+        f"{registers}, positions {spec.position_embedding}{rotation}{norm}, activation "
         f"{spec.activation}, "
         f"epsilon {spec.layer_norm_eps:g}"
     )

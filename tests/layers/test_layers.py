@@ -35,6 +35,7 @@ LAYERS = {
     "encoder_2d": row(PATCHES, layers.PatchEncoder, 48, position_embedding="learned2d", **GRID),
     "encoder_distilled": row(PATCHES, layers.PatchEncoder, 48, distillation_token=True),
     "encoder_registers": row(PATCHES, layers.PatchEncoder, 48, registers=4),
+    "encoder_normed": row(PATCHES, layers.PatchEncoder, 48, embedding_norm=True, patch_bias=False),
     "encoder_waves": row(PATCHES, layers.PatchEncoder, 48, position_embedding="sincos2d", **GRID),
     "attention": row(TOKENS, layers.MultiHeadAttention, 3),
     "attention_relative": row(TOKENS, layers.MultiHeadAttention, 3, class_token=True, **RELATIVE),

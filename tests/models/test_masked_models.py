@@ -1,5 +1,6 @@
 """Masked patch prediction and the masked autoencoder, as models."""
 
+import dataclasses
 import operator
 
 import numpy as np
@@ -86,8 +87,9 @@ def test_a_saved_model_is_the_same(model, randomised, tmp_path):
         np.testing.assert_allclose(again(images)[name], expected, atol=1e-6)
 
 
-def test_the_head_has_no_part_and_everything_else_is_trained():
-    vit = keras_vit.ViT(SPEC, 5, 16)
+@pytest.mark.parametrize("spec", [SPEC, dataclasses.replace(SPEC, embedding_norm=True)])
+def test_the_head_has_no_part_and_everything_else_is_trained(spec):
+    vit = keras_vit.ViT(spec, 5, 16)
     for model in (MaskedAutoencoder(vit, 0.5, 16, 1, 2), MaskedPatchPredictor(vit)):
         trained = {id(v) for v in model.trainable_variables}
         of_vit = [v for layer in vit.layers for v in layer.trainable_variables]
