@@ -3,10 +3,11 @@
 Sources: timm `data/config.py` and `data/transforms_factory.py` (`transforms_imagenet_eval`);
 transformers' image processors (`image_processing_vit.py` and its kin).
 
-Results are those of transformers' processors: on photographs they differ by 0.0001 of 255 grey
-levels on average if Pillow resizes there, and by 0.004 if torchvision does; DINOv3's processor does
-not round resized pixels (0.3 levels). timm rounds the place of the crop in another way, as
-torchvision does: in every fourth picture it is one pixel further to the bottom or to the right.
+Results are those of transformers' processors: on photographs they differ by 0.0002 of 255 grey
+levels on average if Pillow resizes there in the same order of axes, and by 0.004 if torchvision
+does; DINOv3's processor does not round resized pixels (0.3 levels). timm rounds the place of the
+crop in another way, as torchvision does: every fourth picture is cut one pixel further to the
+bottom or to the right.
 
 transformers' DeiT stretches pictures before it crops them. DeiT's own code and timm keep their
 proportions, and so does `Preprocessing`.
