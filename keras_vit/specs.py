@@ -413,7 +413,7 @@ _VIT_CHECKS = {
     **dict.fromkeys(
         ["qk_norm", "query_bias", "key_bias", "value_bias", "patch_bias", "embedding_norm"], flag
     ),
-    **dict.fromkeys(["norm_after_pooling"], flag),
+    "norm_after_pooling": flag,
     **dict.fromkeys(["dropout", "attention_dropout", "drop_path"], fraction),
     **dict.fromkeys(["layer_norm_eps", "layer_scale"], positive_number),
     "registers": lambda field, value: _count(field, value, _MOST_REGISTERS),

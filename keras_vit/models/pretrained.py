@@ -25,9 +25,9 @@ from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
 from keras_vit.weights.download import fetch
 from keras_vit.weights.loading import Loaded, Target, fill, match
 
-_FROM_FILE = ("query_bias", "key_bias", "value_bias", "patch_bias")
 # Options of `load_weights` that the constructors take too, besides the fields of the spec.
 LOAD_OPTIONS = ("positions", "grid", "resize_patches", "allow_nonfinite")
+_BIASES = ("query_bias", "key_bias", "value_bias", "patch_bias")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -295,7 +295,7 @@ def _as_in_file(
         "layer_norm_eps": stored.layer_norm_eps,
         "norm_after_pooling": stored.norm_after_pooling and bool(pooling and pooling.averages),
         "resampling": stored.resampling,
-        **{name: getattr(stored, name) for name in _FROM_FILE},
+        **{name: getattr(stored, name) for name in _BIASES},
         # The pre-training representation is dropped with its head (paper, section 3.1.1), and so
         # is the projection to the space of texts.
         "representation_dim": stored.representation_dim if keeps_head else None,

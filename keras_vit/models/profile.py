@@ -259,6 +259,9 @@ class _Counter(Ops):
         return (math.prod(x),)
 
 
+_AFTER_NORM = ("pooling", "pre_logits", "projection")
+
+
 def _encoder(spec: ViTSpec, image_size: int | tuple[int, int], patches: int) -> list[LayerCost]:
     """The costs of a ViT up to its last norm, if the blocks see this number of patches."""
     ops = _Counter(spec, 0, image_size)
@@ -266,7 +269,7 @@ def _encoder(spec: ViTSpec, image_size: int | tuple[int, int], patches: int) -> 
     for i in range(spec.depth):
         tokens = (patches + spec.prefix_tokens, spec.hidden_dim)
         ops.part(f"encoderblock_{i}", transformer_block, tokens)
-    return [layer for layer in ops.layers() if layer.name not in ("pooling", "pre_logits")]
+    return [layer for layer in ops.layers() if layer.name not in _AFTER_NORM]
 
 
 def _dense(name: str, rows: int, inputs: int, units: int) -> LayerCost:

@@ -86,10 +86,11 @@ def test_operations_by_layer_are_those_of_the_graph(name):
     assert counted_flops(model_class(spec)(spec, 5, size)) == profile.forward_flops(spec, 5, size)
 
 
-def test_operations_of_an_autoencoder_are_those_of_its_layers():
-    vit = keras_vit.ViT(SMALL, 0, (32, 48))  # 24 patches
+@pytest.mark.parametrize("spec", [SMALL, replace(SMALL, projection_dim=40)])
+def test_operations_of_an_autoencoder_are_those_of_its_layers(spec):
+    vit = keras_vit.ViT(spec, 0, (32, 48))  # 24 patches
     model = keras_vit.MaskedAutoencoder(vit, 0.75, 32, 2, 4)
-    layers = profile.autoencoder_profile(SMALL, (32, 48), 6, 32, 2, 4)
+    layers = profile.autoencoder_profile(spec, (32, 48), 6, 32, 2, 4)
     assert sum(each.parameters for each in layers) == model.count_params()
     tokens = {"encoderblock": (7, 96), "decoder_embedding": (7, 96), "decoderblock": (25, 32)}
     tokens |= {"patch_encoder": (24, 192), "predictions": (24, 32)}
@@ -97,7 +98,7 @@ def test_operations_of_an_autoencoder_are_those_of_its_layers():
         shape = next(shape for begin, shape in tokens.items() if name.startswith(begin))
         layer = (vit if name == "patch_encoder" else model).get_layer(name)
         assert layer_flops(layer, shape) == flops, name
-    layers = profile.masked_patch_profile(SMALL, (32, 48), 512)
+    layers = profile.masked_patch_profile(spec, (32, 48), 512)
     masked = {each.name: each.flops for each in layers}
     predictor = keras_vit.MaskedPatchPredictor(vit)
     assert sum(each.parameters for each in layers) == predictor.count_params()
