@@ -24,8 +24,8 @@ class CropBox(val width: Int, val height: Int, input: Input) {
             right = width.toFloat()
             bottom = height.toFloat()
         } else {
-            // Other libraries resize the image to whole pixels, with the short side size / crop, and
-            // cut the middle out at whole pixels. This is the part that they cut out.
+            // Other libraries resize the image to whole pixels, with the short side size / crop,
+            // and cut the middle out at whole pixels. This is the part that they cut out.
             val columns = floor(input.width / input.crop + 0.5).toLong()
             val rows = floor(input.height / input.crop + 0.5).toLong()
             val resizedWidth = maxOf(columns, rows * width / height)
