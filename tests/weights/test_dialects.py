@@ -483,10 +483,11 @@ def test_files_of_images_and_texts_that_are_not_supported_are_refused(
         keras_vit.model_from_weights(folder)
 
 
-def test_a_file_of_images_and_texts_as_on_the_hub(hub_folder, fixtures):
-    # The hub's SigLIP states almost nothing of its tower, CLIP's files have numbers of positions,
-    # and transformers 5 puts the processor's settings into another file.
-    folder = hub_folder("hf_siglip", vision_config={"num_attention_heads": 3})
+@pytest.mark.parametrize("file", ["hf_siglip", "hf_clip"])
+def test_a_file_of_images_and_texts_as_on_the_hub(file, hub_folder, fixtures):
+    # The hub's files state almost nothing of the image tower, CLIP's have numbers of positions, and
+    # transformers 5 puts the processor's settings into another file.
+    folder = hub_folder(file, vision_config={"num_attention_heads": 3})
     stored = load_file(folder / "model.safetensors")
     stored |= {f"{tower}_model.embeddings.position_ids": np.arange(16)[None] for tower in TOWERS}
     save_file(stored, folder / "model.safetensors")
@@ -494,7 +495,8 @@ def test_a_file_of_images_and_texts_as_on_the_hub(hub_folder, fixtures):
     (folder / "processor_config.json").write_text(json.dumps({"image_processor": fields}))
     model = keras_vit.model_from_weights(folder)
     assert model.preprocessing == keras_vit.Preprocessing(32, 32, interpolation="bicubic")
-    expected = np.load(fixtures / "hf_siglip.io.npz")
+    assert model.spec == keras_vit.model_from_weights(fixtures / f"{file}.safetensors").spec
+    expected = np.load(fixtures / f"{file}.io.npz")
     np.testing.assert_allclose(model(expected["images"]), expected["pooled"], atol=2e-5, rtol=0)
 
 

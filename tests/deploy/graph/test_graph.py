@@ -351,7 +351,8 @@ def test_a_distilled_graph_has_one_head_and_one_weight_of_both_tokens(build):
 
 # And a factor of a product that only a norm reads.
 @pytest.mark.parametrize(
-    ("fields", "factors"), [({}, ""), ({"mlp_kind": "gated_norm"}, "|dense_0/")]
+    ("fields", "factors"),
+    [({}, ""), ({"mlp_kind": "gated_norm"}, "|dense_0/"), ({"embedding_norm": True}, "")],
 )
 def test_only_writers_of_the_stream_are_divided_for_half_precision(build, fields, factors):
     model = build(variant(**fields))
