@@ -30,13 +30,14 @@ KINDS = {
         {"rotation": "eva02", "pooling": "token_gap", "mlp_kind": "gated_norm", "registers": 1},
         (16, 24),
     ),
+    "deit": ({"pooling": "distilled_token"}, (16, 24)),
     "relative": ({"position_embedding": "relative"}, (16, 24)),
     "without positions": ({"position_embedding": "none"}, (8, 8)),
     "hybrid": ({"patch_size": 2, "stem": ResNetStem()}, (20, 33)),
 }
 
 # How many tokens before the patches, the last ones, the head does not read.
-UNREAD = {"dinov2": 4, "timm": 4, "eva02": 2}
+UNREAD = {"dinov2": 4, "timm": 4, "eva02": 2, "deit": 1}
 
 
 def built(name, **more):

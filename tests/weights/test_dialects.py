@@ -426,6 +426,15 @@ def test_rotations_that_are_not_supported_are_refused(file, changes, message, hu
         keras_vit.model_from_weights(hub_folder(file, **changes))
 
 
+def test_a_file_without_a_description_shows_its_embedding_and_its_projection(tmp_path):
+    fields = {"embedding_norm": True, "patch_bias": False, "pooling": "token_mean"}
+    spec = dataclasses.replace(SMALL, **fields, projection_dim=24)
+    keras_vit.save_weights(keras_vit.ViT(spec, 5, 32), tmp_path / "described.npz")
+    np.savez(tmp_path / "bare.npz", **np.load(tmp_path / "described.npz"))
+    with open_checkpoint(tmp_path / "bare.npz") as checkpoint:
+        assert (checkpoint.spec, checkpoint.variant) == (spec, None)
+
+
 def test_an_eva_whose_names_do_not_show_a_rotation_needs_its_config(tmp_path):
     spec = dataclasses.replace(SMALL, key_bias=False, activation="erf")
     model = keras_vit.ViT(spec, 5, 32)

@@ -141,6 +141,15 @@ def test_files_of_other_programs_are_written_unchanged(name, layout, fixtures, t
         assert int(48 * config["model_args"]["mlp_ratio"]) == 96
 
 
+# Names that a library expects in the file of a model, and those that it does not.
+NAMES = {
+    "CLIP": ("vision_model.embeddings.class_embedding", "visual_projection.weight"),
+    "CLIP's projection": ("visual_projection.weight", "vision_model.visual_projection.weight"),
+    "SigLIP": ("vision_model.head.attention.in_proj_weight", "classifier.weight"),
+    "SigLIP's classifier": ("classifier.weight", "vision_model.head.probe"),
+    "DeiT": ("distillation_classifier.weight", "classifier.weight"),
+    "DeiT's class token": ("classifier.weight", "cls_classifier.weight"),
+}
 # What the libraries build the model from, for models that they have besides the paper's.
 DINOV2 = {"activation": "erf", "layer_scale": 0.5, "pooling": "token_mean"}
 GATED = {"mlp_kind": "gated", "activation": "silu", "mlp_dim": 128, "layer_scale": 0.5}
@@ -208,7 +217,7 @@ TOLD = {
     "timm's CLIP": (
         "timm",
         CLIP | {"activation": "erf"},
-        {"act_layer": "gelu", "class_token": True, "global_pool": "token"},
+        {"architecture": "vit_base_patch16_clip_224", "act_layer": "gelu", "global_pool": "token"},
     ),
     "SigLIP": (
         "transformers",
@@ -218,7 +227,7 @@ TOLD = {
     "SigLIP's classifier": (
         "transformers",
         {"pooling": "gap"},
-        {"architectures": ["SiglipForImageClassification"], "model_type": "siglip"},
+        {"architectures": ["SiglipVisionModel"], "vision_use_head": False},
     ),
     "DeiT": (
         "transformers",
@@ -245,13 +254,17 @@ def test_the_libraries_are_told_what_the_model_has(name, randomised, tmp_path):
     model = randomised(keras_vit.ViT(dataclasses.replace(VIT, **fields), classes, 32))
     keras_vit.save_weights(model, tmp_path / "model.safetensors", layout)
     config = json.loads((tmp_path / "config.json").read_text())
-    arguments = config.get("model_args", config)
+    arguments = {**config, **config.get("model_args", config.get("vision_config", {}))}
     assert {key: arguments[key] for key in told} == told
     if layout == "timm":
         layers = 2 if "gates" in name else 1  # in one Dense layer of timm's
         assert int(48 * arguments["mlp_ratio"]) == layers * model.spec.mlp_dim
+    written = load_file(tmp_path / "model.safetensors")
+    present, absent = NAMES.get(name, (next(iter(written)), ""))
+    assert present in written
+    assert absent not in written
     # Without keras_vit's metadata, the names and config.json give the same model.
-    save_file(load_file(tmp_path / "model.safetensors"), tmp_path / "model.safetensors")
+    save_file(written, tmp_path / "model.safetensors")
     again = keras_vit.model_from_weights(tmp_path)
     images = np.random.default_rng(0).normal(size=(2, 32, 32, 3)).astype(np.float32)
     np.testing.assert_array_equal(np.asarray(again(images)), np.asarray(model(images)))
@@ -317,6 +330,13 @@ def test_what_other_families_cannot_be_is_refused(layout, fields, message, tmp_p
     model = keras_vit.ViT(dataclasses.replace(VIT, **fields), 5, 32)
     with pytest.raises(keras_vit.UsageError, match=message):
         keras_vit.save_weights(model, tmp_path / "model.safetensors", layout)
+
+
+@pytest.mark.parametrize("fields", [CLIP, {"pooling": "map"}])
+def test_the_image_towers_of_transformers_have_square_images(fields, tmp_path):
+    model = keras_vit.ViT(dataclasses.replace(VIT, **fields), 0, (32, 40))
+    with pytest.raises(keras_vit.UsageError, match=r"have square images. Received: \(32, 40\)"):
+        keras_vit.save_weights(model, tmp_path / "model.safetensors", "transformers")
 
 
 def test_a_crop_is_written_if_transformers_has_it_and_gives_the_size_of_the_model(tmp_path):

@@ -107,8 +107,8 @@ def _clip_files(model: Any) -> dict[str, dict[str, Any]]:
 
 def _siglip_files(model: Any) -> dict[str, dict[str, Any]]:
     spec: ViTSpec = model.spec
-    fields = {"vision_use_head": spec.pooling == "map", **_rates(spec)}
-    files = config_of(model, "siglip_vision_model", "SiglipVision", **fields)
+    fields = {"architectures": ["SiglipVisionModel"], "vision_use_head": spec.pooling == "map"}
+    files = config_of(model, "siglip_vision_model", "SiglipVision", **fields, **_rates(spec))
     if model.num_classes:
         tower = files["config.json"]
         shared = {name: tower.pop(name) for name in ("id2label", "label2id")}
