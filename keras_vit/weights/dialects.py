@@ -98,7 +98,7 @@ _FIRST_BLOCK = ("Transformer/encoderblock_0/", "resnet/block1/")
 _MOST_SHOWN = 3
 # The parts of other models by a pattern in their names.
 _UNKNOWN_PARTS = {
-    r"norm_pre": "it has rotations and a norm before the blocks, which keras_vit has not both",
+    r"norm_pre": "it has a norm before the blocks, which keras_vit does not read in timm's Eva",
     r"mlp\.w12\.": "it has gated MLPs in a form that keras_vit does not read",
     r"rope\.freqs": "it has rotations with learned frequencies, which keras_vit does not have",
     r"attn\.norm\.": "it normalises the outputs of attention, which keras_vit does not do",

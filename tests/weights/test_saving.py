@@ -315,6 +315,7 @@ def test_layers_that_timm_joins_are_one_layer_in_its_files(fields, gate, query, 
         ("transformers", CLIP, "transformers' CLIP has no head that reads the class token"),
         ("transformers", CLIP | {"patch_bias": True}, "CLIP has no bias of patches. Received: pat"),
         ("transformers", {"pooling": "map"}, "a head that reads the mean of the patches.*'map'"),
+        ("timm", CLIP | {"projection_dim": 40}, "timm has no projection_dim. Received: proj.*=40"),
         ("timm", {"embedding_norm": True}, "a bias of patches or,.* a norm before the blocks"),
         ("timm", {"patch_bias": False}, "patch_bias=False, embedding_norm=False; save a .npz"),
         (

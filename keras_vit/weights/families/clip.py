@@ -98,27 +98,24 @@ def _is_not_square(model: Any) -> str | None:
 
 def _clip_files(model: Any) -> dict[str, dict[str, Any]]:
     spec: ViTSpec = model.spec
-    if not spec.projection_dim:
-        return config_of(model, "clip_vision_model", "CLIPVision", **_rates(spec))
-    name = "CLIPVisionModelWithProjection"
-    fields = {"architectures": [name], "projection_dim": spec.projection_dim, **_rates(spec)}
+    fields = {"attention_dropout": spec.attention_dropout}
+    if spec.projection_dim:
+        fields |= {"architectures": ["CLIPVisionModelWithProjection"]}
+        fields |= {"projection_dim": spec.projection_dim}
     return config_of(model, "clip_vision_model", "CLIPVision", **fields)
 
 
 def _siglip_files(model: Any) -> dict[str, dict[str, Any]]:
     spec: ViTSpec = model.spec
     fields = {"architectures": ["SiglipVisionModel"], "vision_use_head": spec.pooling == "map"}
-    files = config_of(model, "siglip_vision_model", "SiglipVision", **fields, **_rates(spec))
+    fields |= {"attention_dropout": spec.attention_dropout}
+    files = config_of(model, "siglip_vision_model", "SiglipVision", **fields)
     if model.num_classes:
         tower = files["config.json"]
         shared = {name: tower.pop(name) for name in ("id2label", "label2id")}
         names = {"architectures": ["SiglipForImageClassification"], "model_type": "siglip"}
         files["config.json"] = {**names, **shared, "vision_config": tower}
     return files
-
-
-def _rates(spec: ViTSpec) -> dict[str, Any]:
-    return {"attention_dropout": spec.attention_dropout}
 
 
 _PREFIX = "vision_model."

@@ -103,7 +103,9 @@ class Family:
             value = getattr(spec, field.name)
             only = self.only.get(field.name)
             if only is None and field.name not in _FREE:
-                only = Only(f"{field.name}={shown(field.default)}", {field.default}.__contains__)
+                words = f"{field.name}={shown(field.default)}"
+                words = words if field.default is not None else f"no {field.name}"
+                only = Only(words, {field.default}.__contains__)
             if only and not only.fits(value):
                 found.append(f"{self.name} has {only.words}. Received: {field.name}={shown(value)}")
         return found

@@ -230,8 +230,8 @@ def places_of_spec(spec: ViTSpec) -> Places:
 def _shown(shape_of: ShapeOf, config: Mapping[str, Any]) -> dict[str, Any]:
     epsilon = {"layer_norm_eps": _CLIP_EPSILON} if shape_of("norm_pre.weight") else {}
     name = str(config.get("architecture"))
-    activation = (kind for pattern, kind in _ACTIVATION_OF.items() if re.fullmatch(pattern, name))
-    activation = next(({"activation": kind} for kind in activation), {})
+    kinds = [kind for pattern, kind in _ACTIVATION_OF.items() if re.fullmatch(pattern, name)]
+    activation = {"activation": kinds[0]} if kinds else {}
     return {**norm_after_pooling(shape_of, config), **epsilon, **activation}
 
 
