@@ -30,6 +30,7 @@ PACKAGES = {
     "tensorflow_datasets": ("TensorFlow Datasets", ("train",)),
     "ai_edge_litert": ("LiteRT", ("export",)),
     "ai_edge_quantizer": ("AI Edge Quantizer", ("export",)),
+    "huggingface_hub": ("huggingface_hub", ("hub",)),
     "tensorflow_model_optimization": ("tensorflow-model-optimization", ("compress",)),
 }
 

@@ -84,7 +84,7 @@ def check_weights(weights: str | None, model: str | None, run_instead: str = "--
     """Raises a `UsageError` if `weights` is a run, or is missing and can be no published name.
 
     Args:
-        weights: a file, a URL, or with `model` a published name.
+        weights: a file, a URL, a full published name, or with `model` a directory of those.
         model: the name of a model, if it is known.
         run_instead: what to use instead of a run; {} is its folder.
     """
@@ -96,12 +96,18 @@ def check_weights(weights: str | None, model: str | None, run_instead: str = "--
         raise UsageError(f"{weights}: expected weights. Received: {bundle}.")
     if "://" in weights or Path(weights).exists():
         return
-    if model is None:
-        raise UsageError(
-            f"{weights}: there is no such file; published weights need --model, such as ViT_B16."
-        )
-    from keras_vit.weights.catalogue import PUBLISHED
+    from keras_vit.weights.catalogue import PUBLISHED, named_weights
 
+    if model is None:
+        try:
+            named_weights(weights)
+        except UsageError:
+            raise UsageError(
+                f"{weights}: there is no such file; published weights need --model, such as "
+                "ViT_B16, or their full name, such as facebook/dinov2-small; other folders of the "
+                "Hugging Face Hub are hf://OWNER/NAME."
+            ) from None
+        return
     is_published = weights.partition("/")[0] in {entry.directory for entry in PUBLISHED}
     if Path(weights).suffix in _WEIGHT_FILES or not is_published:
         raise UsageError(f"{weights}: there is no such file of weights.")
@@ -165,8 +171,9 @@ class WeightsOptions(RunOptions):
     """A run and its pictures, or weights."""
 
     weights: str | None = None
-    """Instead of a run: a file of weights in any layout, a URL, or, with --model, a published name
-    such as augreg."""
+    """Instead of a run: a file or a folder of weights in any layout, its URL (hf://OWNER/NAME on
+    the Hugging Face Hub), a full published name such as facebook/dinov2-small, or, with --model,
+    one such as augreg."""
     model: str | None = option(None, check=check_model)
     """The model that --weights are for, such as ViT_B16; --model all lists every name. Default:
     the model that the file holds."""
@@ -244,7 +251,8 @@ def model_of_weights(
     """The model of a file, a URL or published weights, for pictures.
 
     Args:
-        weights: a file in any layout, a URL, or with `name` a published name.
+        weights: a file in any layout, a URL, a full published name, or with `name` a directory of
+            those.
         name: the model's name; None if the file says what it holds.
         image_size: the size to resample it to; None for its own.
 

@@ -105,11 +105,11 @@ def _evaluate_weights(arguments: Arguments) -> None:
 
 def _opened(weights: str, name: str | None) -> tuple[Any, Any]:
     """The model of weights, and their entry in the catalogue or None."""
-    from keras_vit.weights import find_weights
+    from keras_vit.weights import find_weights, named_weights
 
     published = None
-    if name is not None and not Path(weights).exists() and "://" not in weights:
-        published = find_weights(name, weights)
+    if not Path(weights).exists() and "://" not in weights:
+        published = named_weights(weights) if name is None else find_weights(name, weights)
     return _options.model_of_weights(weights, name), published
 
 

@@ -51,8 +51,8 @@ class Arguments:
     dry_run: bool = False
     """Read the images, build everything, print what training would do and need, and stop."""
     weights: str | None = None
-    """Weights to begin with instead of random ones: a file in any layout, a URL, or a published
-    name such as imagenet21k or augreg."""
+    """Weights to begin with instead of random ones: a file or a folder in any layout, its URL
+    (hf://OWNER/NAME on the Hugging Face Hub), or a published name such as imagenet21k or augreg."""
     teacher: Path | None = None
     """A run folder whose model teaches this one, with --distillation."""
     resume: bool = False

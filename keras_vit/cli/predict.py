@@ -37,8 +37,9 @@ class Arguments:
     bundle: Path | None = None
     """Instead of a run: an exported folder, such as runs/demo/export/int8."""
     weights: str | None = None
-    """Instead of a run: a file of weights in any layout, a URL, or, with --model, a published name
-    such as augreg."""
+    """Instead of a run: a file or a folder of weights in any layout, its URL (hf://OWNER/NAME on
+    the Hugging Face Hub), a full published name such as facebook/dinov2-small, or, with --model,
+    one such as augreg."""
     model: str | None = option(None, check=_options.check_model)
     """The model that --weights are for, such as ViT_B16; --model all lists every name. Default:
     the model that the file holds."""

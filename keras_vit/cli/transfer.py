@@ -55,8 +55,8 @@ class Arguments:
     """Options of the command."""
 
     weights: str | None = None
-    """The weights to begin with: a file in any layout, a URL, or a published name such as
-    imagenet21k."""
+    """The weights to begin with: a file or a folder in any layout, its URL (hf://OWNER/NAME on the
+    Hugging Face Hub), or a published name such as imagenet21k."""
     model: str = option(PRESETS["finetune-cifar10"].model, check=_options.check_model)
     """The model of the weights, such as ViT_B16."""
     run: Path | None = None

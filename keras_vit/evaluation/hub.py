@@ -19,7 +19,8 @@ from keras_vit.runs import AVERAGE, Run
 from keras_vit.specs import ViTSpec
 from keras_vit.tflite.phone_records import measured_on_phones
 from keras_vit.weights import save_weights
-from keras_vit.weights.catalogue import PublishedWeights, find_weights
+from keras_vit.weights.catalogue import find_weights
+from keras_vit.weights.published_weights import PublishedWeights
 
 # The settings in the card.
 _SHOWN = ("duration", "batch_size", "optimizer", "learning_rate", "augment", "mixup", "seed")

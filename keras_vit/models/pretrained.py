@@ -20,10 +20,12 @@ from keras_vit.models.image_model import ARGUMENTS, refuse_keywords
 from keras_vit.models.vit import ViT
 from keras_vit.specs import Preprocessing, ResNetSpec, Spec, as_size
 from keras_vit.variant_specs import USUAL_SIZES, VARIANTS, find_variant
-from keras_vit.weights.catalogue import PublishedWeights, find_weights
+from keras_vit.weights.catalogue import find_weights, named_weights
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
 from keras_vit.weights.download import fetch
+from keras_vit.weights.hub_download import HUB, fetch_folder
 from keras_vit.weights.loading import Loaded, Target, fill, match
+from keras_vit.weights.published_weights import PublishedWeights
 
 # Options of `load_weights` that the constructors take too, besides the fields of the spec.
 LOAD_OPTIONS = ("positions", "grid", "resize_patches", "allow_nonfinite")
@@ -76,10 +78,11 @@ def create_model(
             another size are resampled. The size of a folder of transformers is that of its
             preprocessor_config.json: 224 for DINOv2, whose positions are of 518 pixels.
         weights: published weights ("imagenet21k", "augreg" ..., or a full name: see
-            `list_weights`), a file in any layout that `load_weights` reads, or its URL; default:
-            new weights. GELU, epsilon, pre-training representation, projection and `in_channels`
-            are taken from the file, and it must not state another number of heads. A new head
-            reads what precedes the representation or the projection.
+            `list_weights`), a file in any layout that `load_weights` reads, a folder with its
+            config.json, or the URL of either ("hf://OWNER/NAME" for a folder of the Hugging Face
+            Hub); default: new weights. GELU, epsilon, LayerScale, pre-training representation,
+            projection and `in_channels` are taken from the file, and it must not state another
+            number of heads. A new head reads what precedes the representation or the projection.
         preprocessing: default: that of `weights`; otherwise images are stretched to the size, and
             pixels scaled to [-1, 1].
         labels: the class names; default: those in the file, if the head is kept.
@@ -99,7 +102,7 @@ def create_model(
     _check_overrides(variant, overrides, spec, weights is not None)
     build = {"head_bias": head_bias, "dtype": dtype, "name": name or variant}
     if weights is not None:
-        path, published = _locate(variant, weights)
+        path, published = _locate(weights, variant)
         request = Request(num_classes, image_size, preprocessing, labels, overrides, build)
         with open_checkpoint(path, _heads(spec, overrides)) as checkpoint:
             return from_checkpoint(checkpoint, spec, request, published)[0]
@@ -132,7 +135,9 @@ def model_from_weights(
     >>> new = keras_vit.model_from_weights("out.npz", num_classes=5)  # its head starts at zero
 
     Args:
-        weights: a file in any layout that `load_weights` reads, or its URL.
+        weights: a file in any layout that `load_weights` reads, a folder with its config.json, or
+            the URL of either ("hf://OWNER/NAME" for a folder of the Hugging Face Hub); or a full
+            published name, such as "facebook/dinov2-small".
         num_classes, image_size, preprocessing, labels, head_bias, dtype, name, overrides: as in
             `create_model`. A PyTorch file whose size is that of no variant needs num_heads, unless
             its config.json is beside it.
@@ -141,19 +146,13 @@ def model_from_weights(
         UsageError: a keyword is unknown; or the file is absent, damaged, or its architecture is
             unknown.
     """
-    _check_kind(weights)
-    path = fetch(os.fspath(weights)) if _is_url(weights) else Path(weights)
-    if not path.exists() and not path.suffix:
-        raise UsageError(
-            f"{weights}: there is no such file; to use published weights, name a model too, as in "
-            f"keras_vit.ViT_B16(weights={os.fspath(weights)!r})."
-        )
+    path, published = _locate(weights)
     with open_checkpoint(path, overrides.get("num_heads")) as checkpoint:
         spec, variant = checkpoint.spec, checkpoint.variant
         _check_overrides("model_from_weights", overrides, spec, with_weights=True)
         build = {"head_bias": head_bias, "dtype": dtype, "name": name or variant}
         request = Request(num_classes, image_size, preprocessing, labels, overrides, build)
-        return from_checkpoint(checkpoint, spec, request)[0]
+        return from_checkpoint(checkpoint, spec, request, published)[0]
 
 
 def check_weights(
@@ -170,7 +169,7 @@ def check_weights(
     Raises:
         UsageError: see `create_model`.
     """
-    path, _ = _locate(name, weights)
+    path, _ = _locate(weights, name)
     with open_checkpoint(path, _heads(spec, overrides)) as checkpoint:
         spec = _as_in_file(checkpoint, spec, overrides, keeps_head=False)
         match(Target(spec, 1, as_size(image_size)), checkpoint, "reset")
@@ -295,6 +294,7 @@ def _as_in_file(
         "layer_norm_eps": stored.layer_norm_eps,
         "norm_after_pooling": stored.norm_after_pooling and bool(pooling and pooling.averages),
         "resampling": stored.resampling,
+        "layer_scale": stored.layer_scale or spec.layer_scale,
         **{name: getattr(stored, name) for name in _BIASES},
         # The pre-training representation is dropped with its head (paper, section 3.1.1), and so
         # is the projection to the space of texts.
@@ -304,25 +304,36 @@ def _as_in_file(
     return dataclasses.replace(spec, **fields | overrides)
 
 
-def _locate(name: str, weights: str | os.PathLike) -> tuple[Path, PublishedWeights | None]:
+def _locate(
+    weights: str | os.PathLike, name: str | None = None
+) -> tuple[Path, PublishedWeights | None]:
+    """The path of weights and their entry in the catalogue; `name` is the variant, if known."""
     _check_kind(weights)
     text = os.fspath(weights)
     if _is_url(weights):
-        return fetch(text), None
+        return _fetch(text), None
     if Path(text).exists():
         return Path(text), None
     if isinstance(weights, os.PathLike) or text.endswith((".safetensors", ".keras", ".h5")):
         raise UsageError(f"{text}: expected a file of weights; there is no such file.")
     try:
-        published = find_weights(name, text)
+        published = named_weights(text) if name is None else find_weights(name, text)
     except UsageError as error:
         if text.endswith(".npz"):
             raise UsageError(
                 f"{text}: expected a .npz file of weights; there is no such file, and no published "
-                "file with this name for this model (keras_vit.list_weights)."
+                "file with this name (keras_vit.list_weights)."
             ) from None
-        raise UsageError(f"{text!r} is neither a file nor published weights: {error}") from None
-    return fetch(published.url, sha256=published.sha256), published
+        hub = f" On the Hugging Face Hub it would be 'hf://{text}'." if text.count("/") == 1 else ""
+        raise UsageError(
+            f"{text!r} is neither a file nor published weights: {error}{hub}"
+        ) from None
+    return _fetch(published.url, published.sha256), published
+
+
+def _fetch(url: str, sha256: str | None = None) -> Path:
+    """The path in a cache of a file, or of a folder of the Hugging Face Hub."""
+    return (fetch_folder if url.startswith(HUB) else fetch)(url, sha256=sha256)
 
 
 def _check_kind(weights: Any) -> None:
@@ -331,4 +342,4 @@ def _check_kind(weights: Any) -> None:
 
 
 def _is_url(weights: str | os.PathLike) -> bool:
-    return isinstance(weights, str) and weights.startswith(("http://", "https://"))
+    return isinstance(weights, str) and weights.startswith(("http://", "https://", HUB))

@@ -21,7 +21,8 @@ from typing import Literal
 
 from keras_vit._errors import UsageError
 from keras_vit.variant_specs import find_variant
-from keras_vit.weights.catalogue import AUGREG_MODELS, PublishedWeights, augreg_weights
+from keras_vit.weights.google_files import AUGREG_MODELS, augreg_weights
+from keras_vit.weights.published_weights import PublishedWeights
 
 INDEX_URL = "https://storage.googleapis.com/vit_models/augreg/index.csv"
 

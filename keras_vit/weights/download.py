@@ -107,7 +107,7 @@ def fetch(
         f"download it on another machine and put it into the cache as {path}, or pass its path as "
         "weights"
     )
-    if os.environ.get("KERAS_VIT_OFFLINE", "0") not in ("", "0"):
+    if is_offline():
         raise UsageError(f"KERAS_VIT_OFFLINE is set and {url} is not in the cache; {advice}.")
     if progress is None:
         progress = "ipykernel" in sys.modules or bool(sys.stderr and sys.stderr.isatty())
@@ -128,6 +128,11 @@ def fetch(
             problem = f"the disk is full: {_part(path)} is kept, make room and try again"
         raise UsageError(f"{problem}, or set KERAS_VIT_CACHE to another folder.") from None
     return path
+
+
+def is_offline() -> bool:
+    """Whether `KERAS_VIT_OFFLINE` forbids to use the network."""
+    return os.environ.get("KERAS_VIT_OFFLINE", "0") not in ("", "0")
 
 
 class _NoConnectionError(BreakError):

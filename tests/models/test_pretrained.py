@@ -226,6 +226,43 @@ def test_published_weights_come_from_the_cache_with_labels_and_a_crop(tmp_path, 
         keras_vit.ViT_S16(weights="augreg")
 
 
+def test_a_published_folder_is_found_by_its_name_alone(tmp_path, monkeypatch):
+    small = dataclasses.replace(VARIANTS["ViT-S_16"], hidden_dim=24, depth=1, num_heads=2)
+    monkeypatch.setitem(VARIANTS, "ViT-S_16", small)
+    saved = keras_vit.ViT(dataclasses.replace(small, layer_scale=0.1, activation="erf"), 1000, 32)
+    keras_vit.save_weights(saved, tmp_path / "model.safetensors")
+    fetched = []
+
+    def fetch_folder(url, sha256):
+        fetched.append((url, sha256))
+        return tmp_path
+
+    monkeypatch.setattr("keras_vit.models.pretrained.fetch_folder", fetch_folder)
+    name = "timm/deit3_small_patch16_224.fb_in22k_ft_in1k"
+    for model in (
+        keras_vit.ViT_S16(weights="timm", image_size=32),
+        keras_vit.ViT_S16(weights=name, layer_scale=0.5),
+        model_from_weights(name, num_heads=2),
+    ):
+        assert model.spec.layer_scale
+        assert model.spec.activation == "erf"
+        np.testing.assert_array_equal(
+            array(model, "head", "kernel"), array(saved, "head", "kernel")
+        )
+    assert model.labels[0] == "tench, Tinca_tinca"
+    assert model_from_weights(f"hf://{name}@v1", num_heads=2).labels is None
+    pinned = find_weights("DINOv2-S_14", "facebook").sha256
+    with pytest.raises(UsageError, match="patch_size 16, not 14"):
+        keras_vit.DINOv2_S14(weights="facebook", image_size=28)
+    deit = "hf://timm/deit_small_patch16_224.fb_in1k"
+    of = f"hf://{name}"
+    assert fetched == [
+        (deit, None), (of, None), (of, None), (f"{of}@v1", None),
+        ("hf://facebook/dinov2-small", pinned),
+    ]  # fmt: skip
+    assert len(pinned) == 64
+
+
 def test_weights_of_another_model_and_those_that_do_not_exist_are_named(tiny):
     b16, neither = keras_vit.ViT_B16, "'imagenet22k' is neither a file nor published weights"
     for create, weights, message in (
@@ -234,6 +271,7 @@ def test_weights_of_another_model_and_those_that_do_not_exist_are_named(tiny):
         (b16, "a.npz", "a.npz: expected a .npz file of weights; there is no such file"),
         (b16, "nowhere.safetensors", "there is no such file"),
         (b16, "imagenet22k", neither),
+        (b16, "facebook/dino", "On the Hugging Face Hub it would be 'hf://facebook/dino'"),
     ):
         with pytest.raises(UsageError, match=message):
             create(weights=weights, image_size=32)

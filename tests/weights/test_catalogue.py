@@ -1,7 +1,6 @@
 """The table of published weights: names, defaults, and errors for wrong names."""
 
 import re
-import urllib.parse
 
 import pytest
 
@@ -9,10 +8,12 @@ from keras_vit import UsageError
 from keras_vit.specs import Preprocessing, ResNetSpec
 from keras_vit.variant_specs import VARIANTS
 from keras_vit.weights.cache import cached_path
-from keras_vit.weights.catalogue import PUBLISHED, augreg_weights, find_weights, list_weights
+from keras_vit.weights.catalogue import PUBLISHED, find_weights, list_weights, named_weights
+from keras_vit.weights.google_files import augreg_weights
 
 VIT = "https://storage.googleapis.com/vit_models"
 BIT = "https://storage.googleapis.com/bit_models"
+HUB = "hf://"
 B8 = "B_8-i21k-300ep-lr_0.001-aug_medium2-wd_0.1-do_0.0-sd_0.0"
 B16 = "B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"
 S16 = "S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.03-do_0.0-sd_0.0"
@@ -34,12 +35,18 @@ TUNED = "imagenet2012-steps_20k-lr_0.03"
         ("BiT-R50x1", "bit-s/BiT-S-R50x1", BIT, 224, 1000, None),
         ("BiT-R152x4", "bit-m/BiT-M-R152x4", BIT, 224, 21843, None),
         ("BiT-R101x3", "bit-m+imagenet2012/BiT-M-R101x3-ILSVRC2012", BIT, 480, 1000, 84.38),
+        ("DINOv2-S_14", "facebook/dinov2-small", HUB, 224, 0, None),
+        ("DINOv3-B_16", "timm/vit_base_patch16_dinov3.lvd1689m", HUB, 256, 0, None),
+        ("EVA02-Ti_14", "timm/eva02_tiny_patch14_336.mim_in22k_ft_in1k", HUB, 336, 1000, 80.648),
+        ("SigLIP-B_16", "google/siglip-base-patch16-224", HUB, 224, 0, None),
+        ("CLIP-L_14", "openai/clip-vit-large-patch14", HUB, 224, 0, None),
     ],
 )
 def test_a_directory_means_the_variants_default(model, name, url, image_size, num_classes, top1):
     directory, file = name.split("/")
     entry = find_weights(model, directory)
-    assert entry.url == f"{url}/{name if url == VIT else file}.npz"
+    assert entry == find_weights(model, name) == named_weights(name)
+    assert entry.url == {HUB: HUB + name, VIT: f"{VIT}/{name}.npz"}.get(url, f"{url}/{file}.npz")
     assert (entry.model, entry.directory) == (model, directory)
     assert (entry.image_size, entry.num_classes, entry.top1) == (image_size, num_classes, top1)
     assert entry.default
@@ -121,7 +128,7 @@ SEVERAL = "imagenet21k/ViT-B_16, imagenet21k\\+imagenet2012/ViT-B_16, sam/ViT-B_
         ("ViT-B_61", "sam", "unknown model 'ViT-B_61'; did you mean"),
         ("ViT-B_16", "imagnet21k", "for ViT-B_16; did you mean imagenet21k?"),
         ("ViT-B_16", "nothing", "choose one of imagenet21k, imagenet21k\\+imagenet2012, sam"),
-        ("ViT-H_14", "sam", "only for .*ViT-B_16.*; ViT-H_14 has imagenet21k\\.$"),
+        ("ViT-H_14", "sam", "only for .*ViT-B_16.*; ViT-H_14 has imagenet21k, timm, google\\.$"),
         ("ViT-B_16", "gsam", "only for .*ViT-B_16-gap.*; ViT-B_16 has imagenet21k, "),
         ("ViT-Pico_4", "imagenet21k", "no published weights for ViT-Pico_4"),
         ("ViT-B_16", "ViT-B_16", f"several directories; choose one of {SEVERAL}\\.$"),
@@ -140,13 +147,34 @@ def test_every_entry_belongs_to_a_variant_as_it_is_and_has_its_own_path_in_the_c
     for entry in PUBLISHED:
         spec = VARIANTS[entry.model]
         assert entry.pooling == ("gap" if isinstance(spec, ResNetSpec) else spec.pooling)
-        assert entry.licence == "Apache-2.0"
         assert entry.sha256 is None or re.fullmatch("[0-9a-f]{64}", entry.sha256)
-        assert entry.top1 is None or (entry.num_classes == 1000 and 75 < entry.top1 < 90)
-        assert urllib.parse.urlsplit(entry.url).path.endswith(f"/{entry.name.split('/')[1]}.npz")
-    assert len({cached_path(entry.url, "/cache") for entry in PUBLISHED}) == len(PUBLISHED)
-    assert len({entry.sha256 for entry in PUBLISHED} - {None}) == 2
-    assert sum(entry.sha256 is not None for entry in PUBLISHED) == 2
+        assert entry.top1 is None or (entry.num_classes == 1000 and 72 < entry.top1 < 91)
+        if entry.url == f"hf://{entry.name}":
+            assert re.fullmatch(r"[a-z]+/[\w.-]+", entry.name)
+            assert entry.image_size % spec.patch_size == 0
+            assert entry.preprocessing is None  # its own files state it
+        else:
+            assert entry.licence == "Apache-2.0"
+            assert not entry.gated
+            assert cached_path(entry.url).name == f"{entry.name.split('/')[1]}.npz"
+    assert len({entry.url for entry in PUBLISHED}) == len(PUBLISHED)
+    hashes = [entry.sha256 for entry in PUBLISHED if entry.sha256]
+    assert len({*hashes}) == len(hashes) == 33
+
+
+def test_licences_that_must_be_accepted_are_said():
+    gated = {entry.model for entry in PUBLISHED if entry.gated}
+    assert gated == {
+        entry.model for entry in PUBLISHED if entry.url.startswith("hf://facebook/dinov3")
+    }
+    assert "  DINOv3, gated  " in repr(list_weights("DINOv3-L_16"))
+
+
+@pytest.mark.parametrize("name", ["augreg", "ViT-B_16", "facebook/dinov2-smal", "hf://a/b"])
+def test_a_name_without_a_variant_must_be_complete(name):
+    with pytest.raises(UsageError, match=f"no published weights are called '{name}'"):
+        named_weights(name)
+    assert named_weights(f"augreg/{B16}.npz").model == "ViT-B_16"
 
 
 def test_every_published_variant_has_one_default_in_each_directory():
@@ -154,9 +182,7 @@ def test_every_published_variant_has_one_default_in_each_directory():
     assert len(defaults) == len(set(defaults))
     assert set(defaults) == {(entry.model, entry.directory) for entry in PUBLISHED}
     unpublished = set(VARIANTS) - {entry.model for entry in PUBLISHED}
-    # Theirs are folders of the hub.
-    own = {name for name in unpublished if not name.startswith(("DINO", "EVA02", "CLIP", "SigLIP"))}
-    assert own == {"ViT-Pico_4", "R+ViT-Pico_4", "BiT-R8x1"}
+    assert unpublished == {"ViT-Pico_4", "R+ViT-Pico_4", "BiT-R8x1"}
 
 
 def test_preprocessing_is_that_of_the_published_evaluation():
@@ -166,14 +192,14 @@ def test_preprocessing_is_that_of_the_published_evaluation():
 
 
 def test_the_list_is_a_table():
-    lines = repr(list_weights("ViT-H_14")).splitlines()
+    lines = repr(list_weights("ViT-S_32-gap")).splitlines()
     assert lines == [
-        "model     weights               resolution  classes  top-1  licence     default of",
-        "ViT-H_14  imagenet21k/ViT-H_14         224    21843         Apache-2.0  imagenet21k",
+        "model         weights        resolution  classes  top-1  licence     default of",
+        "ViT-S_32-gap  gsam/ViT-S_32         224     1000         Apache-2.0  gsam",
     ]
     whole = repr(list_weights()).splitlines()
     assert len(whole) == len(PUBLISHED) + 1
-    assert {line.index("Apache-2.0") for line in whole[1:]} == {whole[0].index("licence")}
+    assert {line[whole[0].index("licence") :][:3] for line in whole[1:]} == {"Apa", "MIT", "DIN"}
     assert "85.99" in whole[next(i for i, line in enumerate(whole) if "R50_L_32" in line)]
     page = list_weights("R50+ViT-B_16")._repr_html_()  # in notebooks
     assert page.count("<tr>") == 3

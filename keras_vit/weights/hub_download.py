@@ -1,0 +1,88 @@
+"""Downloads a model's folder from the Hugging Face Hub, with the Hub's own client and its cache.
+
+What transformers or timm has downloaded is therefore not downloaded again. The client reads
+HF_TOKEN, HF_HOME, HF_ENDPOINT and HF_HUB_OFFLINE.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from keras_vit._errors import UsageError, check_installed
+from keras_vit.weights.download import is_offline
+
+HUB = "hf://"
+WEIGHTS = "model.safetensors"
+FILES = ("config.json", "preprocessor_config.json", "processor_config.json", WEIGHTS)
+_URL = re.compile(r"hf://([\w.-]+/[\w.-]+?)(?:@([\w./-]+))?", re.ASCII)
+_CHUNK = 1 << 20
+
+
+def fetch_folder(url: str, sha256: str | None = None) -> Path:
+    """The folder of a model on the Hub, in the cache of the Hub's client: configs and weights.
+
+    Args:
+        url: "hf://OWNER/NAME", or "hf://OWNER/NAME@REVISION" of a branch, a tag or a commit.
+        sha256: the expected hash of model.safetensors, in hexadecimal.
+
+    Raises:
+        UsageError: there is no such folder, its licence is not accepted, it has no
+            model.safetensors or one with another hash, the network fails, or `KERAS_VIT_OFFLINE` is
+            set and the folder is not in the cache; or huggingface_hub is not installed.
+    """
+    parts = _URL.fullmatch(url)
+    if parts is None:
+        raise UsageError(f"expected hf://OWNER/NAME or hf://OWNER/NAME@REVISION. Received: {url}.")
+    check_installed(["huggingface_hub"])
+    import huggingface_hub
+
+    try:
+        folder = huggingface_hub.snapshot_download(
+            parts[1], revision=parts[2], allow_patterns=[*FILES], local_files_only=is_offline()
+        )
+    except Exception as error:  # the errors of connections depend on the client's version
+        raise UsageError(f"{url}: {_reason(parts[1], error)}") from None
+    weights = Path(folder) / WEIGHTS
+    if not weights.is_file():
+        raise UsageError(
+            f"{url} has no {WEIGHTS}: its weights are pickles, which are never read, or in several "
+            f"files; load them with the library that wrote them and save them as one {WEIGHTS}."
+        )
+    if sha256 is not None and _sha256(weights) != sha256:
+        raise UsageError(
+            f"{weights} has another sha256 than expected: {_sha256(weights)}, not {sha256}; delete "
+            f"it and try again. If its owner has replaced it, the weights {url!r} accept any."
+        )
+    return Path(folder)
+
+
+def _reason(name: str, error: Exception) -> str:
+    from huggingface_hub import errors
+
+    line = next(iter(str(error).strip().splitlines()), "")
+    page = f"https://huggingface.co/{name}"
+    login = "log in with 'hf auth login', or set HF_TOKEN"
+    if isinstance(error, errors.HFValidationError):
+        return f"the Hub has no such names: {line}"
+    if isinstance(error, errors.GatedRepoError):
+        return f"its licence must be accepted first, on {page}; then {login}."
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return f"there is no such model on the Hub, or it is private; if it is yours, {login}."
+    if isinstance(error, errors.RevisionNotFoundError):
+        return "there is no such revision of it."
+    if is_offline() or isinstance(error, errors.LocalEntryNotFoundError):
+        return (
+            "it is not in the cache and the Hub cannot be reached; download it where there is a "
+            f"network with 'hf download {name} --local-dir FOLDER', and pass the folder as weights."
+        )
+    return f"the download failed ({type(error).__name__}: {line}); try again, it is continued."
+
+
+def _sha256(file: Path) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
