@@ -222,7 +222,7 @@ def test_published_weights_are_held_against_the_catalogue(
     invoke, published, prepare_tfds, tmp_path, rng
 ):
     prepare_tfds("imagenet2012", validation=coloured(rng, 6, 3, file_name=""))
-    words = ("--weights", PUBLISHED, "--model", "ViT_B16", "--data", "imagenet2012")
+    words = ("--weights", PUBLISHED, "--data", "imagenet2012")  # a full name needs no --model
     words += ("--batch-size", 4, "--out", "report", "--min-accuracy", 0.5)
     code, out, error = invoke("train/evaluate.py", *words, cwd=tmp_path)
     assert code == 3

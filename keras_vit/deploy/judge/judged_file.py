@@ -15,8 +15,10 @@ from keras_vit._errors import RefusedError
 from keras_vit.deploy.convert.converter import MadeFile
 from keras_vit.deploy.judge.client_verdict import ClientVerdict
 from keras_vit.deploy.judge.gpu import NOT_ASKED, GpuChoice, GpuRun, judge_on_gpu
+from keras_vit.deploy.judge.heavy_tokens import heavy_token
 from keras_vit.deploy.judge.layer_differences import first_difference, layer_differences
 from keras_vit.deploy.judge.parity import HALF_PRECISION, Verdict, compare
+from keras_vit.deploy.precisions import NORM_STATISTICS
 from keras_vit.deploy.reference_scores import ParityError, Reference
 from keras_vit.tflite.compiled_model import predict_in_half_precision
 from keras_vit.tflite.file_inspection import FileInspection, inspect_file
@@ -176,7 +178,8 @@ def check(
         judged.verdict.check(max_drop)
     except ParityError as error:
         raise ParityError(
-            f"{error} This file was not written.{_place(judged)}{_choice(judged.made)}"
+            f"{error} This file was not written.{_place(judged)}{_reason(judged)}"
+            f"{_choice(judged.made)}"
         ) from None
     if gpu == "yes":
         judged.gpu.check(judged.made.precision.name)
@@ -192,6 +195,21 @@ def _place(judged: JudgedFile) -> str:
     return (
         f" Its layers differ from those of the float file by more than 10% from {first} on, most "
         f"in {worst} ({layers[worst]:.0%})."
+    )
+
+
+def _reason(judged: JudgedFile) -> str:
+    """A sentence about a token that integers cannot compute together with the others."""
+    float_file, statistics = judged.made.float_file, judged.made.precision.kind(NORM_STATISTICS)
+    if float_file is None or len(float_file) > _LARGEST_COMPARED or statistics != "static8":
+        return ""
+    heavy = heavy_token(float_file, judged.reference.inputs[:_WATCHED])
+    if heavy is None:
+        return ""
+    return (
+        f" The mean square of token {heavy.token} (learned tokens come first) in {heavy.norm} is "
+        f"{heavy.times:,.0f} times that of the median token, and full integers have one scale for "
+        "all tokens; take int8 or dynamic, whose norms and residual stream stay in float."
     )
 
 

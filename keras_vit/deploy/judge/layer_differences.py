@@ -41,8 +41,8 @@ def layer_differences(
     with tempfile.TemporaryDirectory() as folder:
         # One file after the other, so that only one of them is loaded.
         stored = StoredArrays(Path(folder, "reference"))
-        stored.update(_values(reference, {n: expected[n] for n in largest}, inputs))
-        for (i, name), after in _values(content, {n: found[n] for n in largest}, inputs):
+        stored.update(values_at(reference, {n: expected[n] for n in largest}, inputs))
+        for (i, name), after in values_at(content, {n: found[n] for n in largest}, inputs):
             before = stored[i, name]
             norm = max(np.linalg.norm(before), 1e-12)
             largest[name] = max(largest[name], float(np.linalg.norm(before - after) / norm))
@@ -72,7 +72,7 @@ def _places(graph: Graph) -> dict[str, int]:
     return places
 
 
-def _values(
+def values_at(
     content: Model, places: dict[str, int], images: np.ndarray
 ) -> Iterator[tuple[tuple[int, str], np.ndarray]]:
     """What a file has at these places, by the batch that it takes and the place."""
