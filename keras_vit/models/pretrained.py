@@ -18,7 +18,7 @@ from keras_vit.labels import imagenet2012_labels
 from keras_vit.models.bit import BiT
 from keras_vit.models.image_model import ARGUMENTS, refuse_keywords
 from keras_vit.models.vit import ViT
-from keras_vit.specs import Preprocessing, ResNetSpec, Spec, as_size
+from keras_vit.specs import Preprocessing, ResNetSpec, Spec, ViTSpec, as_size
 from keras_vit.variant_specs import USUAL_SIZES, VARIANTS, find_variant
 from keras_vit.weights.catalogue import find_weights, named_weights
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
@@ -203,9 +203,8 @@ def from_checkpoint(
     same_labels = labels is None or checkpoint.labels in (None, labels)
     keeps_head = request.num_classes in (None, checkpoint.num_classes) and same_labels
     num_classes = checkpoint.num_classes if request.num_classes is None else request.num_classes
-    pooling = checkpoint.layout.family.head_pooling
-    if pooling and num_classes and not checkpoint.num_classes:
-        overrides = {"pooling": pooling, **overrides}
+    if not checkpoint.num_classes and isinstance(spec, ViTSpec):
+        overrides = {"pooling": _pooling(checkpoint, spec, num_classes), **overrides}
     spec = _as_in_file(checkpoint, spec, overrides, keeps_head)
     image_size = request.image_size
     if image_size is None:
@@ -278,6 +277,16 @@ def _known_preprocessing(
     if known is None:
         return None
     return dataclasses.replace(known.of_channels(channels), height=size[0], width=size[1])
+
+
+def _pooling(checkpoint: Checkpoint, spec: ViTSpec, num_classes: int) -> str:
+    """What is read of a file without a head: as the code that belongs to it does."""
+    head_pooling = checkpoint.layout.family.head_pooling
+    if num_classes and head_pooling:
+        return head_pooling
+    stored, own = POOLINGS[checkpoint.pooling], POOLINGS[spec.pooling]
+    has_same_weights = (stored.tokens, stored.rows) == (own.tokens, own.rows)
+    return checkpoint.pooling if has_same_weights else spec.pooling
 
 
 def _as_in_file(

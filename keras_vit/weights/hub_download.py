@@ -6,6 +6,8 @@ HF_TOKEN, HF_HOME, HF_ENDPOINT and HF_HUB_OFFLINE.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import re
 from pathlib import Path
@@ -23,6 +25,8 @@ _CHUNK = 1 << 20
 def fetch_folder(url: str, sha256: str | None = None) -> Path:
     """The folder of a model on the Hub, in the cache of the Hub's client: configs and weights.
 
+    What is in the cache is used as it is, also if its owner has changed a branch since.
+
     Args:
         url: "hf://OWNER/NAME", or "hf://OWNER/NAME@REVISION" of a branch, a tag or a commit.
         sha256: the expected hash of model.safetensors, in hexadecimal.
@@ -36,15 +40,10 @@ def fetch_folder(url: str, sha256: str | None = None) -> Path:
     if parts is None:
         raise UsageError(f"expected hf://OWNER/NAME or hf://OWNER/NAME@REVISION. Received: {url}.")
     check_installed(["huggingface_hub"])
-    import huggingface_hub
-
     try:
-        folder = huggingface_hub.snapshot_download(
-            parts[1], revision=parts[2], allow_patterns=[*FILES], local_files_only=is_offline()
-        )
+        weights = _downloaded(*parts.groups()) / WEIGHTS
     except Exception as error:  # the errors of connections depend on the client's version
         raise UsageError(f"{url}: {_reason(parts[1], error)}") from None
-    weights = Path(folder) / WEIGHTS
     if not weights.is_file():
         raise UsageError(
             f"{url} has no {WEIGHTS}: its weights are pickles, which are never read, or in several "
@@ -55,7 +54,21 @@ def fetch_folder(url: str, sha256: str | None = None) -> Path:
             f"{weights} has another sha256 than expected: {_sha256(weights)}, not {sha256}; delete "
             f"it and try again. If its owner has replaced it, the weights {url!r} accept any."
         )
-    return Path(folder)
+    return weights.parent
+
+
+def _downloaded(name: str, revision: str | None) -> Path:
+    """The folder, which is in the cache or downloaded now."""
+    from huggingface_hub import errors, snapshot_download
+
+    fetch = functools.partial(snapshot_download, name, revision=revision, allow_patterns=[*FILES])
+    with contextlib.suppress(errors.LocalEntryNotFoundError):
+        folder = Path(fetch(local_files_only=True))
+        if (folder / WEIGHTS).is_file():
+            return folder
+    if is_offline():
+        raise errors.LocalEntryNotFoundError(f"{WEIGHTS} is not in the cache")
+    return Path(fetch())
 
 
 def _reason(name: str, error: Exception) -> str:
@@ -72,7 +85,7 @@ def _reason(name: str, error: Exception) -> str:
         return f"there is no such model on the Hub, or it is private; if it is yours, {login}."
     if isinstance(error, errors.RevisionNotFoundError):
         return "there is no such revision of it."
-    if is_offline() or isinstance(error, errors.LocalEntryNotFoundError):
+    if isinstance(error, errors.LocalEntryNotFoundError):
         return (
             "it is not in the cache and the Hub cannot be reached; download it where there is a "
             f"network with 'hf download {name} --local-dir FOLDER', and pass the folder as weights."

@@ -263,6 +263,25 @@ def test_a_published_folder_is_found_by_its_name_alone(tmp_path, monkeypatch):
     assert len(pinned) == 64
 
 
+def test_of_a_file_without_a_head_its_own_library_says_what_is_read(tmp_path, monkeypatch):
+    small = {"hidden_dim": 24, "depth": 1, "num_heads": 2, "mlp_dim": 48}
+    for name in ("DINOv2-S_14", "ViT-B_16-gap"):
+        monkeypatch.setitem(VARIANTS, name, dataclasses.replace(VARIANTS[name], **small))
+    spec = dataclasses.replace(VARIANTS["DINOv2-S_14"], pooling="token")
+    saved = keras_vit.ViT(spec, 0, 28)
+    keras_vit.save_weights(saved, tmp_path / "model.safetensors", "transformers")
+    for load in (keras_vit.DINOv2_S14, functools.partial(model_from_weights, num_heads=2)):
+        pooled = {n: load(num_classes=n, weights=tmp_path).spec.pooling for n in (None, 0, 3)}
+        assert pooled == {None: "token", 0: "token", 3: "token_mean"}
+        assert load(weights=tmp_path, pooling="token_gap").spec.pooling == "token_gap"
+    # A class token that the variant does not have is not left out.
+    keras_vit.save_weights(
+        keras_vit.ViT(keras_vit.ViTSpec(16, **small), 0, 32), tmp_path / "gap.npz"
+    )
+    with pytest.raises(UsageError, match="pooling token, not gap"):
+        create_model("ViT-B_16-gap", weights=tmp_path / "gap.npz")
+
+
 def test_weights_of_another_model_and_those_that_do_not_exist_are_named(tiny):
     b16, neither = keras_vit.ViT_B16, "'imagenet22k' is neither a file nor published weights"
     for create, weights, message in (
