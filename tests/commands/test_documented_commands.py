@@ -198,8 +198,8 @@ def folder(tmp_path, trained_run, shared_folder, randomised, publish, monkeypatc
             monkeypatch.setitem(VARIANTS, name, small)
     model = keras_vit.ViT_B16(num_classes=2, image_size=32)
     keras_vit.save_weights(randomised(model), "ViT-B_16.npz")
-    for name in ("ViT-S_16/augreg", "ViT-B_16/augreg", "ViT-B_16/imagenet21k"):
-        entry = find_weights(*name.split("/"))
+    for name in ("ViT-S_16 augreg", "ViT-B_16 augreg", "ViT-B_16 imagenet21k", "EVA02-Ti_14 timm"):
+        entry = find_weights(*name.split())
         spec = VARIANTS[entry.model]
         publish(keras_vit.ViT(spec, entry.num_classes, entry.image_size), entry)
     _write_cifar(tmp_path / "cifar", rng)

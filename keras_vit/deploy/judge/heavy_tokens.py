@@ -24,7 +24,7 @@ class HeavyToken(NamedTuple):
     """A token that is much larger than the others.
 
     Attributes:
-        norm: the norm where it is largest, such as "encoderblock_3/norm_0".
+        norm: the norm where it is largest, such as "encoderblock_3/norm_mlp".
         token: its number. Learned tokens are the first.
         times: its mean square divided by that of the median token.
     """
