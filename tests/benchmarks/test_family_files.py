@@ -11,7 +11,7 @@ def test_files_of_a_family_are_judged_and_timed_and_full_integers_refused(invoke
     words = (*FEW, "average pooling")
     code, out, error = invoke("benchmarks/family_files.py", *words, cwd=tmp_path)
     assert (code, error) == (0, "")
-    *_, plain, registers = out.splitlines()
+    *_, plain, registers = map(str.rstrip, out.splitlines())
     assert plain.split("  ")[0] == "ViT"
     assert plain.count(" 1.00 ") == 4  # the time of the plain ViT is the unit
     assert plain.endswith("no registers")
