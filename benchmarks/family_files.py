@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import contenders
@@ -63,20 +64,20 @@ def main(arguments: Arguments) -> None:
         print(f"  {name}", flush=True)
         model, images = _model(name, arguments.image_size)
         made[name] = _judged(model, images, PRECISIONS)
-        faults += [f"{name}, {key}: {found}" for key, found in made[name].items() if _bad(found)]
+        faults += _faults(name, made[name])
         heavy = _judged(_with_heavy_token(model), images, ("int8", "int8-full"))
         rows.append([name, f"{model.count_params() / 1e6:.2f}", *_heavy_cells(heavy)])
         faults += _heavy_faults(name, heavy)
+    if faults:
+        raise RefusedError("; ".join(faults))
     ratios = _ratios(made, images[:1], arguments)
     header = ["family", "million", *(f"{p}: cosine, time" for p in PRECISIONS)]
     header += ["int8, heavy token", "int8-full, heavy token"]
     cells = {
-        name: [f"{_cosine(found)} {ratios.get((name, key), 0):.2f}" for key, found in of.items()]
+        name: [f"{_cosine(found)} {ratios[name, key]:.2f}" for key, found in of.items()]
         for name, of in made.items()
     }
     print(table(header, [[*row[:2], *cells[row[0]], *row[2:]] for row in rows]))
-    if faults:
-        raise RefusedError("; ".join(faults))
 
 
 def _model(name: str, size: int) -> tuple[Any, np.ndarray]:
@@ -127,10 +128,13 @@ def _judged(model: Any, images: np.ndarray, precisions: tuple[str, ...]) -> dict
     return found
 
 
-def _bad(found: Any) -> bool:
-    if isinstance(found, str):
-        return True
-    return found.inspection.partitions != 1 or bool(found.inspection.undelegated)
+def _faults(name: str, made: dict[str, Any]) -> Iterator[str]:
+    """Files that were refused, and those of which XNNPACK leaves something out."""
+    for precision, found in made.items():
+        if isinstance(found, str):
+            yield f"{name}, {precision}: {found}"
+        elif found.inspection.partitions != 1 or found.inspection.undelegated:
+            yield f"{name}, {precision}: XNNPACK leaves operators out"
 
 
 def _heavy_cells(heavy: dict[str, Any]) -> list[str]:
@@ -143,14 +147,11 @@ def _cosine(found: Any) -> str:
     return "refused" if isinstance(found, str) else f"{found.verdict.cosine:.4f}"
 
 
-def _heavy_faults(name: str, heavy: dict[str, Any]) -> list[str]:
-    if not heavy:
-        return []
-    faults = [f"{name}, heavy: {heavy['int8']}"] if isinstance(heavy["int8"], str) else []
-    full = heavy["int8-full"]
-    if not isinstance(full, str) or "mean square" not in full:
-        faults.append(f"{name}: full integers are not refused because of a heavy token")
-    return faults
+def _heavy_faults(name: str, heavy: dict[str, Any]) -> Iterator[str]:
+    if heavy:
+        yield from _faults(f"{name}, heavy", {"int8": heavy["int8"]})
+        if "mean square" not in str(heavy["int8-full"]):
+            yield f"{name}: full integers are not refused because of a heavy token"
 
 
 def _ratios(
@@ -159,11 +160,8 @@ def _ratios(
     """The median latency of each file, divided by the plain ViT's of the same precision."""
     ratios = {}
     for precision in PRECISIONS:
-        contents = {n: of[precision] for n, of in made.items()}
         runners = {
-            n: Runner(found.content, arguments.threads)
-            for n, found in contents.items()
-            if not isinstance(found, str)
+            name: Runner(of[precision].content, arguments.threads) for name, of in made.items()
         }
         times: dict[str, list[float]] = {name: [] for name in runners}
         for _ in range(arguments.rounds):

@@ -23,9 +23,9 @@ from keras_vit.variant_specs import USUAL_SIZES, VARIANTS, find_variant
 from keras_vit.weights.catalogue import find_weights, named_weights
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
 from keras_vit.weights.download import fetch
-from keras_vit.weights.hub_download import HUB, fetch_folder
+from keras_vit.weights.hub_download import fetch_folder
 from keras_vit.weights.loading import Loaded, Target, fill, match
-from keras_vit.weights.published_weights import PublishedWeights
+from keras_vit.weights.published_weights import HUB, PublishedWeights
 
 # Options of `load_weights` that the constructors take too, besides the fields of the spec.
 LOAD_OPTIONS = ("positions", "grid", "resize_patches", "allow_nonfinite")

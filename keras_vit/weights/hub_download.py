@@ -15,7 +15,6 @@ from pathlib import Path
 from keras_vit._errors import UsageError, check_installed
 from keras_vit.weights.download import is_offline
 
-HUB = "hf://"
 WEIGHTS = "model.safetensors"
 FILES = ("config.json", "preprocessor_config.json", "processor_config.json", WEIGHTS)
 _URL = re.compile(r"hf://([\w.-]+/[\w.-]+?)(?:@([\w./-]+))?", re.ASCII)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from keras_vit.weights.published_weights import PublishedWeights
+from keras_vit.weights.published_weights import HUB, PublishedWeights
 
 
 def hub_folders() -> Iterator[PublishedWeights]:
@@ -27,7 +27,7 @@ def hub_folders() -> Iterator[PublishedWeights]:
             entry = PublishedWeights(
                 name,
                 model,
-                f"hf://{name}",
+                f"{HUB}{name}",
                 image_size,
                 num_classes,
                 top1,

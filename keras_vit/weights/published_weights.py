@@ -6,7 +6,8 @@ import dataclasses
 from typing import Literal
 
 from keras_vit.specs import Preprocessing
-from keras_vit.variant_specs import VARIANTS
+
+HUB = "hf://"  # the addresses of folders of the Hugging Face Hub begin with it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,14 +51,9 @@ class PublishedWeights:
         return self.name.partition("/")[0]
 
     @property
-    def pooling(self) -> Literal["token", "gap"]:
-        """ "gap" where the variant has no class token."""
-        return getattr(VARIANTS[self.model], "pooling", "gap")
-
-    @property
     def preprocessing(self) -> Preprocessing | None:
         """The preprocessing that a file expects; None of a folder, whose own files state it."""
-        if self.url.startswith("hf://"):
+        if self.url.startswith(HUB):
             return None
         side = self.image_size
         return Preprocessing(side, side, self.crop, self.interpolation, self.mean, self.scale)

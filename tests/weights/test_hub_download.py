@@ -23,14 +23,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """As much of the Hub as its client asks for; `server.models` has the files by name."""
 
     def do_GET(self):
-        path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path).strip("/")
+        path = urllib.parse.urlsplit(self.path).path.strip("/")
         self.server.requests.append(path)
         owner, name, *rest = path.removeprefix("api/models/").split("/")
         files = self.server.models.get(f"{owner}/{name}")
-        revision = rest[1] if len(rest) > 1 else "main"
+        revision = urllib.parse.unquote(rest[1]) if len(rest) > 1 else "main"
         if files is None:
             self.answer(401, b"", {"X-Error-Code": "RepoNotFound"})
-        elif revision not in ("main", COMMIT):
+        elif revision not in ("main", "refs/pr/1", COMMIT):
             self.answer(404, b"", {"X-Error-Code": "RevisionNotFound"})
         elif rest[0] == "resolve":
             self.file(files[rest[-1]])
@@ -94,7 +94,7 @@ def hub(model, tmp_path, monkeypatch):
         server.shutdown()
 
 
-@pytest.mark.parametrize("url", [URL, f"{URL}@main", f"{URL}@{COMMIT}"])
+@pytest.mark.parametrize("url", [URL, f"{URL}@refs/pr/1", f"{URL}@{COMMIT}"])
 def test_a_folder_gives_its_model_and_is_downloaded_once(url, hub, model, rng):
     images = rng.normal(size=(2, 32, 32, 3)).astype(np.float32)
     expected = model.predict(images, verbose=0)

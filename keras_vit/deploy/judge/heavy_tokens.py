@@ -43,13 +43,10 @@ def heavy_token(content: Model, images: np.ndarray) -> HeavyToken | None:
     """
     graph = read_graph(content)
     norms = {graph.layer(o): o.inputs[0] for o in graph.operators if o.name == "RSQRT"}
-    heaviest = HeavyToken("", 0, _HEAVY)
+    heaviest = None
     for (_, norm), squares in values_at(content, norms, images):
-        of_tokens = squares.reshape(len(squares), -1)  # (1, tokens, 1) to (1, tokens)
-        times = of_tokens / np.maximum(np.median(of_tokens, 1, keepdims=True), 1e-12)
-        heaviest = max(
-            heaviest,
-            HeavyToken(norm, int(times.max(0).argmax()), float(times.max())),
-            key=lambda found: found.times,
-        )
-    return heaviest if heaviest.norm else None
+        of_tokens = squares.reshape(-1)  # (1, tokens, 1) to (tokens,)
+        times = of_tokens / max(np.median(of_tokens), 1e-12)
+        if times.max() > (heaviest.times if heaviest else _HEAVY):
+            heaviest = HeavyToken(norm, int(times.argmax()), float(times.max()))
+    return heaviest
