@@ -17,6 +17,7 @@ EXTRAS = {
     "export": ["ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10", "matplotlib>=3.9", "jinja2>=3.1"],
     "compress": ["tensorflow-model-optimization>=0.8.1"],
     "hub": ["huggingface_hub>=0.34"],
+    "text": ["sentencepiece>=0.2", "tokenizers>=0.21"],
     "jax": ["jax>=0.6"],
     "docs": ["mkdocs-material>=9.6", "mkdocstrings[python]>=1.0"],
     "test": [

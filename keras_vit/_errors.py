@@ -31,6 +31,8 @@ PACKAGES = {
     "ai_edge_litert": ("LiteRT", ("export",)),
     "ai_edge_quantizer": ("AI Edge Quantizer", ("export",)),
     "huggingface_hub": ("huggingface_hub", ("hub",)),
+    "sentencepiece": ("sentencepiece", ("text",)),
+    "tokenizers": ("tokenizers", ("text",)),
     "tensorflow_model_optimization": ("tensorflow-model-optimization", ("compress",)),
 }
 
@@ -174,8 +176,12 @@ def is_installed(module: str) -> bool:
     return spec is not None and spec.origin is not None  # a plain folder has a spec, but no origin
 
 
-def check_installed(modules: Iterable[str]) -> None:
-    """Checks that the packages a command needs are installed.
+def check_installed(modules: Iterable[str], who: str = "this") -> None:
+    """Checks that packages are installed.
+
+    Args:
+        modules: their names, keys of `PACKAGES`.
+        who: who needs them, for the message.
 
     Raises:
         MissingPackageError: the message has one command that installs all missing packages.
@@ -188,6 +194,4 @@ def check_installed(modules: Iterable[str]) -> None:
         if not set(extras) & set(needed):
             needed.append(extras[0])
     names = ", ".join(name for name, _ in missing)
-    raise MissingPackageError(
-        f"this command needs {names}: pip install 'keras_vit[{','.join(needed)}]'"
-    )
+    raise MissingPackageError(f"{who} needs {names}: pip install 'keras_vit[{','.join(needed)}]'")

@@ -9,6 +9,7 @@ from keras_vit.models import *  # noqa: F403
 from keras_vit.runs import load_run
 from keras_vit.specs import Preprocessing, ResNetSpec, ResNetStem, ViTSpec
 from keras_vit.weights import list_weights, load_weights, save_weights
+from keras_vit.zero_shot.classifier import zero_shot_model
 
 __all__ = [
     *models.__all__,
@@ -23,4 +24,5 @@ __all__ = [
     "load_weights",
     "preprocess",
     "save_weights",
+    "zero_shot_model",
 ]

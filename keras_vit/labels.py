@@ -6,13 +6,14 @@ import functools
 import importlib.resources
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from keras_vit import _files
-from keras_vit._checks import MOST_CLASSES, keras_vit_model, label_names, positive_integer
+from keras_vit._checks import MOST_CLASSES, choice, keras_vit_model, label_names, positive_integer
 from keras_vit._errors import UsageError
+from keras_vit.encoder.ops import HeadActivation
 
 
 def imagenet2012_labels() -> tuple[str, ...]:
@@ -91,6 +92,7 @@ def decode_predictions(
     labels: Any = None,
     top: int = 5,
     from_logits: bool = True,
+    activation: HeadActivation | None = None,
 ) -> list[list[tuple[str, float]]]:
     """The most probable classes of each image, by name.
 
@@ -104,12 +106,14 @@ def decode_predictions(
 
     Args:
         predictions: (n, classes): logits, as keras_vit's models return them, or, with
-            `from_logits=False`, probabilities. The probabilities of logits are their softmax, or
-            of a single one its sigmoid.
+            `from_logits=False`, probabilities.
         labels: the class names in the order of the logits, or a model, whose `labels` are used.
             If there are no names, 1000 classes are assumed to be ImageNet-1k's.
         top: how many classes to return for each image.
         from_logits: whether predictions are logits.
+        activation: what makes probabilities of logits: "softmax", or "sigmoid" where classes do not
+            exclude each other; of a single logit it is always the sigmoid. Default: that of the
+            model, or "softmax".
 
     Returns:
         For each image a list of (label, probability), most probable first.
@@ -126,7 +130,9 @@ def decode_predictions(
         )
     top = positive_integer("top", top)
     names = answers_of(_names(labels, predictions.shape[1]))
-    probabilities = _probabilities(predictions.astype(np.float64), from_logits)
+    activation = activation or getattr(labels, "head_activation", "softmax")
+    choice("activation", activation, get_args(HeadActivation))
+    probabilities = _probabilities(predictions.astype(np.float64), from_logits, activation)
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
     return [
         [(names[i], float(row[i])) for i in best]
@@ -160,10 +166,14 @@ def _names(labels: Any, classes: int) -> tuple[str, ...]:
     return names
 
 
-def _probabilities(predictions: np.ndarray, from_logits: bool) -> np.ndarray:
+def _probabilities(
+    predictions: np.ndarray, from_logits: bool, activation: HeadActivation
+) -> np.ndarray:
     if not np.isfinite(predictions).all():
         raise UsageError("predictions must be finite. Received: NaN or infinity.")
     scores = answer_scores(predictions, from_logits)
+    if from_logits and activation == "sigmoid" and predictions.shape[1] > 1:
+        return 0.5 * (1 + np.tanh(0.5 * scores))  # exp would overflow
     if from_logits:
         powers = np.exp(scores - scores.max(axis=1, keepdims=True))
         return powers / powers.sum(axis=1, keepdims=True)

@@ -28,7 +28,7 @@ from keras_vit.labels import count_of, read_labels, write_labels
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.pretrained import model_class
 from keras_vit.recipe import RunRecipe
-from keras_vit.specs import Preprocessing, RunSpec, check_spec, spec_from_dict
+from keras_vit.specs import Preprocessing, RunSpec, activation_of_loss, check_spec, spec_from_dict
 from keras_vit.weights import load_weights, save_weights
 from keras_vit.weights.checkpoint import open_checkpoint
 from keras_vit.weights.loading import Target, match
@@ -95,6 +95,7 @@ class Run:
         with open_checkpoint(weights) as checkpoint:
             target = Target(spec, len(self.labels), size, self.labels)
             match(target, checkpoint, check_stated=True)
+        spec = dataclasses.replace(spec, **self.meaning)
         model = model_class(spec)(
             spec,
             num_classes=len(self.labels),
@@ -106,6 +107,15 @@ class Run:
         )
         load_weights(model, weights)
         return model
+
+    @property
+    def meaning(self) -> dict[str, str]:
+        """The field of the spec that says what logits mean, by the loss they were trained with.
+
+        The spec does not say it of older runs, and of models that were built before the loss was
+        chosen.
+        """
+        return activation_of_loss(spec_from_dict(self.spec["spec"]), self.loss)
 
     def source(self, data: str | os.PathLike | None = None) -> Source:
         """The images that the run was trained on, read again.

@@ -28,7 +28,7 @@ from keras_vit._checks import (
 from keras_vit._errors import UsageError, nearest, shown
 from keras_vit._json import Name, Sides, Text, check
 from keras_vit.encoder.block import MLPS
-from keras_vit.encoder.ops import Activation
+from keras_vit.encoder.ops import Activation, HeadActivation
 from keras_vit.encoder.patch_grids import Tokens
 from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.encoder.positions import POSITION_EMBEDDINGS, ROTATIONS
@@ -224,13 +224,17 @@ class ViTSpec(_Fields):
             the space that images and texts share; None for no such layer.
         norm_after_pooling: whether the last LayerNorm follows the pooling instead of preceding it,
             for pooling="gap" and "token_gap" only (timm's `fc_norm`).
+        normalized_features: whether the head's input, the output without a head, is divided by its
+            L2 norm, as CLIP and SigLIP compare images and texts.
+        head_activation: the function that makes probabilities of logits: "softmax" if each image
+            has one class, "sigmoid" if classes do not exclude each other.
         resampling: how positions in a file of this model are resampled to another image size, as
             the code that belongs to its family does it; see `resample_positions`.
 
     Raises:
         UsageError: a field has the wrong type or is out of range, num_heads does not divide
             hidden_dim, positions need another hidden_dim, there are two layers after the pooling,
-            or "distilled" has one or has positions in attention.
+            or "distilled" has one, has normalized_features or has positions in attention.
     """
 
     patch_size: int
@@ -260,6 +264,8 @@ class ViTSpec(_Fields):
     embedding_norm: bool = False
     projection_dim: int | None = None
     norm_after_pooling: bool = False
+    normalized_features: bool = False
+    head_activation: HeadActivation = "softmax"
     resampling: Resampling = "bilinear"
 
     def __post_init__(self):
@@ -365,6 +371,7 @@ class ViTSpec(_Fields):
                 "the pooling is followed by a representation or by a projection. "
                 f"Received: {' and '.join(between)}; leave one of them out."
             )
+        between += ["normalized_features=True"] if self.normalized_features else []
         if self.two_classifiers and between:
             raise UsageError(
                 f"pooling={self.pooling!r} has two classifiers and no representation before them. "
@@ -413,7 +420,8 @@ _VIT_CHECKS = {
     **dict.fromkeys(
         ["qk_norm", "query_bias", "key_bias", "value_bias", "patch_bias", "embedding_norm"], flag
     ),
-    "norm_after_pooling": flag,
+    **dict.fromkeys(["norm_after_pooling", "normalized_features"], flag),
+    "head_activation": functools.partial(choice, choices=get_args(HeadActivation)),
     **dict.fromkeys(["dropout", "attention_dropout", "drop_path"], fraction),
     **dict.fromkeys(["layer_norm_eps", "layer_scale"], positive_number),
     "registers": lambda field, value: _count(field, value, _MOST_REGISTERS),
@@ -453,6 +461,17 @@ class ResNetSpec(_Fields):
 
 
 Spec = ViTSpec | ResNetSpec
+
+
+def head_activation(spec: Spec, classes: int) -> HeadActivation:
+    """What makes probabilities of a model's logits; of a single one it is the sigmoid."""
+    return "sigmoid" if classes == 1 else getattr(spec, "head_activation", "softmax")
+
+
+def activation_of_loss(spec: Spec, loss: str) -> dict[str, str]:
+    """The field of a ViT's spec that says what logits mean that are trained with a loss, if any."""
+    says = isinstance(spec, ViTSpec) and loss in get_args(HeadActivation)
+    return {"head_activation": loss} if says else {}
 
 
 def spec_from_dict(fields: dict[str, Any]) -> Spec:

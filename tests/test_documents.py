@@ -45,6 +45,7 @@ def folder(tmp_path, shared_folder, trained_run, monkeypatch):
     shutil.copytree(trained_run.path, tmp_path / "work/runs/flowers")
     shutil.copytree(shared_folder, tmp_path / "work/flower_photos")
     shutil.copyfile(next(shared_folder.glob("*/*.jpg")), tmp_path / "work/photo.jpg")
+    shutil.copytree(ROOT / "tests/fixtures/zero_shot/siglip2", tmp_path / "work/siglip2")
     monkeypatch.chdir(tmp_path / "work")
     return tmp_path / "work"
 

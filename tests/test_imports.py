@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 LEVELS = {
     **dict.fromkeys(("specs", "variant_specs", "labels", "layers", "encoder"), 0),
     **dict.fromkeys(("weights", "models", "data"), 1),
-    **dict.fromkeys(("recipe", "runs", "tflite"), 2),
+    **dict.fromkeys(("recipe", "runs", "tflite", "zero_shot"), 2),
     **dict.fromkeys(("training", "evaluation", "deploy"), 3),
     **dict.fromkeys(("_public", "cli"), 4),
     "__main__": 5,
@@ -30,7 +30,7 @@ LEVELS = {
 CODE = ("keras_vit", "train", "export", "benchmarks", "tests")
 HEAVY = {"numpy", "keras", "tf_keras", "tensorflow", "jax"}
 HEAVY |= {"matplotlib", "PIL", "sklearn", "jinja2"}
-BACKEND_FREE = {"specs", "variant_specs", "encoder", "layers", "weights", "models"}
+BACKEND_FREE = {"specs", "variant_specs", "encoder", "layers", "weights", "models", "zero_shot"}
 
 
 def room(module: str) -> str | None:

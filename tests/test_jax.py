@@ -17,6 +17,7 @@ KINDS = {
     "dinov2": {"registers": 4, "layer_scale": 0.1, "mlp_kind": "gated", "activation": "silu"},
     "quick": {"pooling": "token_mean", "activation": "quick"},
     "clip": {"embedding_norm": True, "patch_bias": False, "projection_dim": 24},
+    "cosine": {"normalized_features": True, "head_activation": "sigmoid"},
     "timm": {"qk_norm": True, "pooling": "gap", "norm_after_pooling": True, "registers": 4},
 }
 INTERMEDIATES = ("logits", "embedded", "attention_1")

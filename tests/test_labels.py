@@ -1,5 +1,7 @@
 """Class names: those of ImageNet-1k in the order of the logits, and decoded predictions."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,24 @@ def test_probabilities_stay_as_they_are_and_huge_logits_do_not_overflow():
     assert actual == [[("b", 0.75), ("a", 0.25)]]  # two classes, though top is 5
     actual = decode_predictions(np.array([[1e4, 0.0, -1e4]]), list("abc"))
     assert actual == [[("a", 1.0), ("b", 0.0), ("c", 0.0)]]
+
+
+@pytest.mark.parametrize("from_logits", [True, False])
+def test_of_classes_that_do_not_exclude_each_other_each_has_its_sigmoid(small_spec, from_logits):
+    logits, names = np.array([[0.0, 800.0, -800.0]]), ["cat", "dog", "emu"]
+    predictions = logits if from_logits else 1 / (1 + np.exp(-np.clip(logits, -700, 700)))
+    expected = [[("dog", 1.0), ("cat", 0.5), ("emu", 0.0)]]
+    assert keras_vit.decode_predictions(predictions, names, 3, from_logits, "sigmoid") == [
+        [(name, pytest.approx(p)) for name, p in expected[0]]
+    ]
+    spec = dataclasses.replace(small_spec, head_activation="sigmoid")
+    model = keras_vit.ViT(spec, 3, 16, labels=names)
+    assert model.head_activation == "sigmoid"
+    found = keras_vit.decode_predictions(predictions, model, 3, from_logits)
+    assert [label for label, _ in found[0]] == ["dog", "cat", "emu"]
+    assert found[0][1][1] == pytest.approx(0.5)
+    with pytest.raises(keras_vit.UsageError, match="activation.*tanh"):
+        keras_vit.decode_predictions(predictions, names, activation="tanh")
 
 
 def test_one_logit_answers_with_its_label_or_not_by_its_sigmoid():

@@ -14,7 +14,7 @@ import pytest
 import safetensors.numpy
 
 import keras_vit
-from keras_vit import UsageError, runs
+from keras_vit import UsageError, deploy, runs
 from keras_vit.data import SOURCES, Opener, digits, open_source, split_source
 from keras_vit.labels import write_labels
 from keras_vit.weights.checkpoint import open_checkpoint
@@ -164,6 +164,16 @@ def test_a_run_loads_as_its_trained_model_with_labels_and_preprocessing(trained_
     np.testing.assert_array_equal(scores, expected)
     named = [best[0][0] for best in keras_vit.decode_predictions(scores, model)]
     assert named == [str(i) for i in expected.argmax(-1)]
+
+
+def test_the_loss_of_a_run_says_what_its_logits_mean(run):
+    assert keras_vit.load_run(run).head_activation == "softmax"
+    recipe = json.loads((run / "recipe.json").read_text())
+    recipe["recipe"]["loss"] = "sigmoid"
+    (run / "recipe.json").write_text(json.dumps(recipe))
+    # Older runs say it nowhere else.
+    assert keras_vit.load_run(run).head_activation == "sigmoid"
+    assert deploy.of_run(run, image_size=(24, 16)).load().head_activation == "sigmoid"
 
 
 def test_a_run_is_described_in_one_line(run):

@@ -20,6 +20,7 @@ COMMANDS = {
     "predict": "train/predict.py",
     "inspect": "train/look_inside.py",
     "export": "export/to_tflite.py",
+    "zero-shot": "export/zero_shot.py",
     "run": "export/run.py",
     "android": "export/to_android.py",
     "bench": "export/bench.py",

@@ -88,7 +88,8 @@ def load(*modules: str) -> None:
         MissingPackageError: a package is not installed.
     """
     packages = dict.fromkeys(module.partition(".")[0] for module in modules)
-    _errors.check_installed(package for package in packages if package in _errors.PACKAGES)
+    known = (package for package in packages if package in _errors.PACKAGES)
+    _errors.check_installed(known, "this command")
     if is_command():
         own_process()
         # Pillow warns of each damaged tag of EXIF, of which there may be thousands.

@@ -188,9 +188,10 @@ class ProgressPrinter:
 
 
 class CountPrinter:
-    """Prints how many images are done and, of an evaluation, the accuracy so far."""
+    """Prints how many images, or texts, are done and, of an evaluation, the accuracy so far."""
 
-    def __init__(self):
+    def __init__(self, counted: str = "images"):
+        self._counted = counted
         self._line = ChangingLine()
         self._start = time.monotonic()
         self._first = 0  # images in the first batch, whose time is mostly compilation
@@ -203,7 +204,7 @@ class CountPrinter:
         if done == count:
             self._line.clear()
         elif self._line.is_due():
-            text = f"{done:,} of {count:,} images"
+            text = f"{done:,} of {count:,} {self._counted}"
             text += "" if right is None else f", {right / done:.2%} so far"
             if done > self._first:
                 left = (now - self._start) / (done - self._first) * (count - done)

@@ -41,8 +41,8 @@ class _PrecisionOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(MeasuringOptions, _PrecisionOptions, ModelOptions):
-    """Options of the command."""
+class FileOptions(MeasuringOptions, _PrecisionOptions):
+    """The files to write; other options describe the model, with `weights`, `data` and `out`."""
 
     recipe: Path | None = None
     """A recipe.json that auto wrote: auto keeps the same layers in float, without a new search.
@@ -78,7 +78,6 @@ class Arguments(MeasuringOptions, _PrecisionOptions, ModelOptions):
     that are compared."""
 
     def __post_init__(self):
-        super().__post_init__()
         check_folder(self.out, "export")
         precisions = [precision_of(name) for name in self.quantize]
         check_for(client_of(self.client), self.output, precisions)
@@ -92,29 +91,52 @@ class Arguments(MeasuringOptions, _PrecisionOptions, ModelOptions):
                 check_calibration(precision, None)
 
 
+@dataclasses.dataclass(frozen=True)
+class Arguments(FileOptions, ModelOptions):
+    """Options of the command."""
+
+    def __post_init__(self):
+        ModelOptions.__post_init__(self)
+        FileOptions.__post_init__(self)
+
+
 def run(arguments: Arguments) -> None:
     """Exports, and prints what was measured."""
-    # Must be set before TensorFlow starts: oneDNN's allocator keeps the memory that a model has
-    # freed, and the converter needs it.
+    save_memory()
+    load(*PACKAGES)
+    trained = arguments.open()
+    export_trained(trained, arguments.out or trained.folder / "export", arguments)
+
+
+# What an export imports.
+PACKAGES = (
+    "tensorflow",
+    "ai_edge_litert.interpreter",
+    "ai_edge_quantizer",
+    "matplotlib.figure",
+    "jinja2",
+)
+
+
+def save_memory() -> None:
+    """Sets what must be set before TensorFlow starts.
+
+    oneDNN's allocator keeps the memory that a model has freed, and the converter needs it.
+    """
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-    load(
-        "tensorflow",
-        "ai_edge_litert.interpreter",
-        "ai_edge_quantizer",
-        "matplotlib.figure",
-        "jinja2",
-    )
+
+
+def export_trained(trained: deploy.TrainedModel, out: Path, arguments: FileOptions) -> None:
+    """Exports a model to a folder, and prints what was measured."""
     from keras_vit.labels import answers_of, count_of
 
-    trained = arguments.open()
-    out = arguments.out or trained.folder / "export"
     if trained.source:
         print_skipped(trained.source)
     preprocessing, classes = trained.preprocessing, count_of(answers_of(trained.labels))
     print(f"from      {trained.folder or arguments.weights}")
     print(f"exporting {trained.name}, {preprocessing.height} x {preprocessing.width}, {classes}")
     # The options of this command alone have the names of the function's arguments.
-    own = {name: getattr(arguments, name) for name in Arguments.__annotations__}
+    own = {name: getattr(arguments, name) for name in FileOptions.__annotations__}
     bundles = deploy.export_bundles(
         trained,
         out,

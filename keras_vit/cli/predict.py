@@ -74,12 +74,14 @@ class Predictor:
         model: a keras_vit model or an opened bundle, with labels and preprocessing.
         scores: the scores of a batch of inputs.
         from_logits: whether the scores are logits; otherwise they are probabilities.
+        activation: what makes probabilities of logits.
     """
 
     description: str
     model: Any
     scores: Callable[[Any], Any]
     from_logits: bool = True
+    activation: str = "softmax"
 
 
 def run(arguments: Arguments) -> None:
@@ -109,26 +111,22 @@ def _predictor(arguments: Arguments) -> Predictor:
         if not _options.has_trained_head(model):
             warn("the head is all zeros, so every class is equally probable; train it first.")
         description = f"weights {arguments.weights}: {size(model)}"
+        activation = model.head_activation
     else:
         run = runs.open_run(arguments.run or runs.newest_run())
         run.check_classifies()
         model, description = run.model(), f"{'run' if arguments.run else 'newest run'} {run}"
-        if run.loss == "sigmoid":
-            scores = functools.partial(_sigmoids, model)
-            return Predictor(description, model, scores, from_logits=False)
-    return Predictor(description, model, functools.partial(model.predict, verbose=0))
-
-
-def _sigmoids(model: Any, inputs: Any) -> Any:
-    import numpy as np
-
-    return 0.5 * (1 + np.tanh(0.5 * model.predict(inputs, verbose=0)))  # exp would overflow
+        activation = run.loss
+    scores = functools.partial(model.predict, verbose=0)
+    return Predictor(description, model, scores, activation=activation)
 
 
 def of_bundle(folder: Path, bundle: Any) -> Predictor:
     """The predictor of an opened bundle."""
     description = f"bundle {folder}: {size(bundle)}, {bundle.precision}"
-    return Predictor(description, bundle, bundle.predict, bundle.from_logits)
+    return Predictor(
+        description, bundle, bundle.predict, bundle.from_logits, bundle.head_activation
+    )
 
 
 def size(model: Any) -> str:
@@ -184,7 +182,7 @@ def _predicted(
         return []
     scores = predictor.scores(np.concatenate(list(inputs.values())))
     decoded = keras_vit.decode_predictions(
-        scores, _labels(predictor.model), top_k, predictor.from_logits
+        scores, _labels(predictor.model), top_k, predictor.from_logits, predictor.activation
     )
     return list(zip(inputs, decoded, strict=True))
 

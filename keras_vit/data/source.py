@@ -206,6 +206,20 @@ def as_answered(source: Source, labels: Sequence[str] | None) -> Source:
     return dataclasses.replace(source, labels=answers_of(labels), targets=targets)
 
 
+def in_order_of(source: Source, labels: Sequence[str]) -> Source:
+    """The source with the labels of a model, if all of its classes are among them.
+
+    Every other source is returned as it is, also one whose examples have several classes.
+    """
+    places = {label: i for i, label in enumerate(labels)}
+    if len(places) < len(labels) or not places.keys() >= set(source.labels):
+        return source
+    if source.multi_hot is not None:
+        return source
+    order = np.array([places[label] for label in source.labels], np.int64)
+    return dataclasses.replace(source, labels=tuple(labels), targets=order[source.targets])
+
+
 def check_labels(labels: Iterable[str], place: str) -> None:
     """Raises a `UsageError` for class names that are not one line, see `is_label`."""
     broken = [shown(label) for label in labels if not is_label(label)]

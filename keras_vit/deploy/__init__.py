@@ -42,6 +42,6 @@ __getattr__, __all__ = lazy_names(
         "resolve": ["About", "Resolved"],
         "sample_images": ["to_pixels"],
         "serving": ["export_serving"],
-        "trained_model": ["TrainedModel", "of_run", "of_weights"],
+        "trained_model": ["TrainedModel", "of_model", "of_run", "of_weights"],
     },
 )

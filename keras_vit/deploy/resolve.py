@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.data.input_range import check_inputs
 from keras_vit.deploy.changed_layers import first_edit
 from keras_vit.deploy.graph.graph_options import DEFAULTS, GraphOptions, InferenceGraph
+from keras_vit.encoder.ops import HeadActivation
 from keras_vit.labels import numbered
 from keras_vit.models.image_model import ImageModel, owner
 from keras_vit.specs import Preprocessing
@@ -36,10 +37,12 @@ class About:
         preprocessing: how images become Keras' input; None if unknown.
         options: the input and the output of the files, and their rewrites.
         num_outputs: number of scores for an image, or for each token.
+        activation: what makes probabilities of the scores, or has made them; None if unknown.
         parameters: number of parameters; None if unknown.
         weights_sha256: a hash of the weights; only bundles with the same hash share a card.
         note: why Keras' own graph is exported; "" if the graph is rebuilt.
         recipe: the content of the recipe.json that replaces a search; None without one.
+        zero_shot: how the head was made of texts; None if it was trained.
     """
 
     name: str
@@ -47,10 +50,12 @@ class About:
     preprocessing: Preprocessing | None = None
     options: GraphOptions = DEFAULTS
     num_outputs: int = 0
+    activation: HeadActivation | None = None
     parameters: int | None = None
     weights_sha256: str | None = None
     note: str = ""
     recipe: dict[str, Any] | None = None
+    zero_shot: dict[str, Any] | None = None
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -119,7 +124,8 @@ def resolve(
         )
     edit = "" if base is None else first_edit(base)
     note = NOT_KERAS_VIT if base is None else edit or ("" if rewrite else NOT_WANTED)
-    activated = not own_head and _last_activation(model) in ("softmax", "sigmoid")
+    last = None if own_head else _last_activation(model)
+    activated = last in get_args(HeadActivation)
     if activated and options.output == "logits":
         options = dataclasses.replace(options, output="probabilities")
     has_output = own_head or (activated and options.output == "probabilities")
@@ -143,7 +149,21 @@ def resolve(
     _check_names(name, labels, outputs, options.output)
     sha256 = _hash(model, base if base is not None and not edit else None, tail, note)
     known, parameters = labels or (base.labels if own_head else None), model.count_params()
-    about = About(name, known, preprocessing, options, outputs, parameters, sha256, note)
+    activation = last if activated else None
+    if own_head and base.num_classes:
+        activation = base.head_activation
+    about = About(
+        name,
+        known,
+        preprocessing,
+        options,
+        outputs,
+        activation,
+        parameters,
+        sha256,
+        note,
+        zero_shot=base.zero_shot if own_head else None,
+    )
     computing = _computing(options.output, model, base) if own_head else model
     if note:
         return Resolved(about, computing, shape[1:], None)
@@ -256,8 +276,7 @@ def _computing(output: str, model: Any, base: ImageModel) -> Any:
         return keras.Model(base.input, base.features)
     if output == "logits":
         return model
-    activation = "softmax" if base.num_classes > 1 else "sigmoid"
-    activated = keras.layers.Activation(activation, dtype="float32")(model.output)
+    activated = keras.layers.Activation(base.head_activation, dtype="float32")(model.output)
     return keras.Model(model.input, activated)
 
 

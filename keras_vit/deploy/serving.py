@@ -27,11 +27,12 @@ from keras_vit.data.tf_preprocessing import read_valid_pictures
 from keras_vit.deploy.convert.converter import graph_module
 from keras_vit.deploy.convert.saved_model import save_module
 from keras_vit.deploy.graph.graph_options import GraphOptions
-from keras_vit.deploy.graph.inference import probabilities_of
+from keras_vit.deploy.graph.inference import HEAD_ACTIVATIONS
 from keras_vit.deploy.judge.parity import compare
 from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.deploy.reference_scores import full_precision, predict
 from keras_vit.deploy.resolve import About, Resolved, resolve
+from keras_vit.encoder.ops import HeadActivation
 from keras_vit.labels import answers_of, imagenet2012_labels, write_labels
 from keras_vit.models.image_model import ImageModel
 from keras_vit.specs import Preprocessing
@@ -126,6 +127,7 @@ def serving_module(resolved: Resolved, top_k: int) -> tf.Module:
     """
     module = graph_module(resolved)
     labels = _labels(resolved.about) if resolved.about.options.output == "logits" else ()
+    activation = resolved.about.activation or ("softmax" if len(labels) > 1 else "sigmoid")
     height, width = resolved.input_shape[:2]
     pixels = tf.TensorSpec((None, height, width, 3), tf.uint8, name="images")
     files = tf.TensorSpec((None,), tf.string, name="image_bytes")
@@ -142,7 +144,11 @@ def serving_module(resolved: Resolved, top_k: int) -> tf.Module:
         if resolved.about.preprocessing.channels == 1:
             images = tf.cast(luma(tf.cast(images, tf.float32), tf.floor), tf.uint8)
         outputs = module.serve(images)
-        return {**outputs, **_best(outputs["logits"], labels, top_k)} if labels else outputs
+        return (
+            {**outputs, **_best(outputs["logits"], labels, top_k, activation)}
+            if labels
+            else outputs
+        )
 
     @tf.function(input_signature=[files], autograph=False)
     def read(image_bytes):
@@ -172,8 +178,10 @@ def _write(resolved: Resolved, folder: Path, top_k: int) -> dict[str, Any]:
     return {name: _tensors(function) for name, function in signatures.items()}
 
 
-def _best(logits: tf.Tensor, labels: tuple[str, ...], top_k: int) -> dict[str, tf.Tensor]:
-    probabilities, answers = probabilities_of(logits), answers_of(labels)
+def _best(
+    logits: tf.Tensor, labels: tuple[str, ...], top_k: int, activation: HeadActivation
+) -> dict[str, tf.Tensor]:
+    probabilities, answers = HEAD_ACTIVATIONS[activation](logits), answers_of(labels)
     each = probabilities
     if len(labels) == 1:
         each = tf.concat([1 - probabilities, probabilities], axis=-1)

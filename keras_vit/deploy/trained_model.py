@@ -14,7 +14,7 @@ from keras_vit import runs
 from keras_vit._checks import reads_pictures
 from keras_vit._errors import UsageError
 from keras_vit.data.preprocessing import load
-from keras_vit.data.source import as_answered
+from keras_vit.data.source import as_answered, in_order_of
 from keras_vit.data.sources import Source, open_source
 from keras_vit.deploy.export_options import ExportOptions
 from keras_vit.deploy.reference_scores import Reference
@@ -126,7 +126,8 @@ def of_run(
         height, width = image_size
         preprocessing = dataclasses.replace(preprocessing, height=height, width=width)
         weights = opened.path / "weights.npz"
-        load = functools.partial(model_from_weights, weights, image_size=image_size)
+        options = {"image_size": image_size, **opened.meaning}
+        load = functools.partial(model_from_weights, weights, **options)
     return TrainedModel(
         load,
         opened.spec["model"],
@@ -153,7 +154,7 @@ def of_weights(
         weights: the `weights` of `keras_vit.create_model`.
         model: a name of `list_models()`; None to find out from the file.
         data: a folder with one subfolder for each class, or a source; see `open_source`. If its
-            classes are those of the model, accuracy is measured.
+            classes are among those of the model, accuracy is measured.
         image_size: (height, width) to resample the model to; None for the weights' size.
     """
 
@@ -162,6 +163,18 @@ def of_weights(
             return model_from_weights(weights, image_size=image_size)
         return create_model(model, image_size=image_size, weights=weights)
 
+    return of_model(build, data)
+
+
+def of_model(
+    build: Callable[[], ImageModel], data: str | os.PathLike | Source | None = None
+) -> TrainedModel:
+    """A model with or without pictures.
+
+    Args:
+        build: builds the model.
+        data: as for `of_weights`.
+    """
     built = [build()]
     [found] = built
     reads_pictures(found)
@@ -172,7 +185,8 @@ def of_weights(
     )
     if data is None:
         return trained
-    source = as_answered(open_source(data), found.labels)
+    source = data if isinstance(data, Source) else open_source(data)
+    source = in_order_of(as_answered(source, found.labels), answers_of(labels))
     if not len(source):
         raise UsageError(f"{data} holds no pictures.")
     # Half of the images are compared; the others measure ranges.

@@ -29,7 +29,8 @@ def encode(ops: Ops, images, only: int | None = None):
     if ops.spec.representation_dim:
         with ops.scope("pre_logits"):
             x = ops.tanh(ops.dense("pre_logits", x))
-    return ops.dense("projection", x) if ops.spec.projection_dim else x
+    x = ops.dense("projection", x) if ops.spec.projection_dim else x
+    return ops.normalized(x) if ops.spec.normalized_features else x
 
 
 NORM_ROWS = rows("""

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 # "tanh" and "erf" are two forms of GELU, "quick" is x * sigmoid(1.702 x), "silu" x * sigmoid(x).
 Activation = Literal["tanh", "erf", "quick", "silu"]
+# What makes probabilities of logits.
+HeadActivation = Literal["softmax", "sigmoid"]
 
 
 class Ops:
@@ -104,6 +106,10 @@ class Ops:
 
     def tanh(self, x: Any) -> Any:
         """The hyperbolic tangent of x."""
+        raise NotImplementedError
+
+    def normalized(self, x: Any) -> Any:
+        """x, divided by its L2 norm over the last axis."""
         raise NotImplementedError
 
     def product(self, x: Any, y: Any) -> Any:

@@ -16,6 +16,7 @@ from keras_vit.layers.pooling import (
 from keras_vit.layers.residual_unit import PreActivationUnit, ResidualUnit
 from keras_vit.layers.std_conv import StdConv
 from keras_vit.layers.stochastic_depth import StochasticDepth
+from keras_vit.layers.token_encoder import TokenAt, TokenEncoder
 from keras_vit.layers.transformer_block import AttentionScores, TransformerBlock
 
 __all__ = [
@@ -33,6 +34,8 @@ __all__ = [
     "ResidualUnit",
     "StdConv",
     "StochasticDepth",
+    "TokenAt",
+    "TokenEncoder",
     "TokenMeanPooling",
     "TokenPooling",
     "TransformerBlock",

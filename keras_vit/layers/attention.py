@@ -6,6 +6,8 @@ import math
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from keras_vit._checks import choice, positive_integer
 from keras_vit._errors import UsageError
 from keras_vit._keras import keras, ops, register
@@ -46,10 +48,11 @@ class MultiHeadAttention(ConfiguredLayer):
         class_token: whether a class token precedes the patches; used by these kinds too.
         rotation, qk_norm, query_bias, key_bias, value_bias: as in `ViTSpec`. A rotation needs the
             patches' grid.
+        causal: whether each token attends only to itself and to those before it.
         layer_norm_eps: added to the variance where queries and keys are normalised.
     """
 
-    options = MappingProxyType({**ATTENTION_OPTIONS, "layer_norm_eps": 1e-6})
+    options = MappingProxyType({**ATTENTION_OPTIONS, "causal": False, "layer_norm_eps": 1e-6})
 
     def __init__(
         self,
@@ -71,6 +74,10 @@ class MultiHeadAttention(ConfiguredLayer):
         self._positions = POSITION_EMBEDDINGS[position_embedding]
         if self._positions.bias and grid is None:
             raise UsageError(f"position_embedding={position_embedding!r} needs the patches' grid.")
+        if self.causal and self._positions.bias:
+            raise UsageError(
+                f"causal attention has no position_embedding={position_embedding!r}; choose 'none'."
+            )
         if self.rotation != "none" and grid is None:
             raise UsageError(f"rotation={self.rotation!r} needs the patches' grid.")
         self.drop_weights = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
@@ -109,7 +116,13 @@ class MultiHeadAttention(ConfiguredLayer):
         return (result, taps["attention"]) if return_attention_scores else result
 
     def position_bias(self, count: int, dtype: str):
-        """What positions add to the logits of `count` tokens, (1, heads, count, count), or None."""
+        """What positions add to the logits of `count` tokens, (1, heads, count, count), or None.
+
+        If attention is causal, the second axis has one entry for all heads.
+        """
+        if self.causal:
+            later = np.triu(np.ones((1, 1, count, count), bool), 1)
+            return ops.cast(np.where(later, -np.inf, 0), dtype)
         if self._positions.bias is None:
             return None
         weights = position_weights(self, self._positions.attention_weights, dtype)

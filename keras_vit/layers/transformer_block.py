@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 from keras_vit._keras import keras, register
@@ -45,9 +46,10 @@ class TransformerBlock(ConfiguredLayer):
         position_embedding, grid, class_token: as in `MultiHeadAttention`.
         layer_scale, mlp_kind, rotation, qk_norm, query_bias, key_bias, value_bias: as in
             `ViTSpec`.
+        causal: as in `MultiHeadAttention`.
     """
 
-    options = BLOCK_OPTIONS
+    options = MappingProxyType({**BLOCK_OPTIONS, "causal": False})
 
     def __init__(
         self,
@@ -78,7 +80,7 @@ class TransformerBlock(ConfiguredLayer):
             class_token,
             dtype=policy,
             name="attention",
-            **self.chosen((*ATTENTION_OPTIONS, "layer_norm_eps")),
+            **self.chosen((*ATTENTION_OPTIONS, "causal", "layer_norm_eps")),
         )
         self.drop_attention = keras.layers.Dropout(dropout, dtype=policy)
         self.skip_attention = StochasticDepth(drop_path, dtype=policy)

@@ -8,9 +8,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from keras_vit._checks import MOST_CLASSES, PICTURE_CHANNELS, integer, label_names, number
 from keras_vit._errors import UsageError, did_you_mean, nearest, shown
 from keras_vit._keras import building, keras, register
+from keras_vit.encoder.ops import HeadActivation
 from keras_vit.models.dtypes import (
     dtype_policy,
     quantise_layers,
@@ -24,6 +27,7 @@ from keras_vit.specs import (
     ResNetSpec,
     Spec,
     as_size,
+    head_activation,
     spec_from_dict,
 )
 from keras_vit.weights.names import parameter_count
@@ -49,6 +53,7 @@ class ImageModel(keras.Model):
 
     spec_type: type  # set by the subclass, as `default_name`
     default_name: str
+    _described: tuple[dict[str, Any], np.ndarray] | None = None
 
     def __init__(
         self,
@@ -106,6 +111,26 @@ class ImageModel(keras.Model):
     def features(self) -> Any:
         """The symbolic input of the head, on which another head can be built."""
         return self._intermediate("pre_logits")
+
+    @property
+    def head_activation(self) -> HeadActivation:
+        """The function that makes probabilities of the model's logits."""
+        return head_activation(self.spec, self.num_classes)
+
+    def describe_head(self, content: dict[str, Any]) -> None:
+        """Notes how the head was made of texts; it is not saved with the model."""
+        # Keras would track what is assigned.
+        object.__setattr__(
+            self, "_described", (content, self.get_layer("head").kernel.numpy().copy())
+        )
+
+    @property
+    def zero_shot(self) -> dict[str, Any] | None:
+        """How the head was made of texts; None if it was not, or was trained since."""
+        if self._described is None:
+            return None
+        content, kernel = self._described
+        return content if np.array_equal(self.get_layer("head").kernel, kernel) else None
 
     @property
     def intermediate_names(self) -> list[str]:

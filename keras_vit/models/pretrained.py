@@ -102,7 +102,7 @@ def create_model(
     _check_overrides(variant, overrides, spec, weights is not None)
     build = {"head_bias": head_bias, "dtype": dtype, "name": name or variant}
     if weights is not None:
-        path, published = _locate(weights, variant)
+        path, published = locate(weights, variant)
         request = Request(num_classes, image_size, preprocessing, labels, overrides, build)
         with open_checkpoint(path, _heads(spec, overrides)) as checkpoint:
             return from_checkpoint(checkpoint, spec, request, published)[0]
@@ -146,7 +146,7 @@ def model_from_weights(
         UsageError: a keyword is unknown; or the file is absent, damaged, or its architecture is
             unknown.
     """
-    path, published = _locate(weights)
+    path, published = locate(weights)
     with open_checkpoint(path, overrides.get("num_heads")) as checkpoint:
         spec, variant = checkpoint.spec, checkpoint.variant
         _check_overrides("model_from_weights", overrides, spec, with_weights=True)
@@ -169,7 +169,7 @@ def check_weights(
     Raises:
         UsageError: see `create_model`.
     """
-    path, _ = _locate(weights, name)
+    path, _ = locate(weights, name)
     with open_checkpoint(path, _heads(spec, overrides)) as checkpoint:
         spec = _as_in_file(checkpoint, spec, overrides, keeps_head=False)
         match(Target(spec, 1, as_size(image_size)), checkpoint, "reset")
@@ -309,18 +309,27 @@ def _as_in_file(
         # is the projection to the space of texts.
         "representation_dim": stored.representation_dim if keeps_head else None,
         "projection_dim": stored.projection_dim if keeps_head else None,
+        # So are how a head compares its input, and what its logits mean.
+        "normalized_features": keeps_head and stored.normalized_features,
+        "head_activation": stored.head_activation if keeps_head else "softmax",
     }
     return dataclasses.replace(spec, **fields | overrides)
 
 
-def _locate(
-    weights: str | os.PathLike, name: str | None = None
+def locate(
+    weights: str | os.PathLike, name: str | None = None, further: Sequence[str] = ()
 ) -> tuple[Path, PublishedWeights | None]:
-    """The path of weights and their entry in the catalogue; `name` is the variant, if known."""
+    """The path of weights and their entry in the catalogue; published ones are downloaded.
+
+    Args:
+        weights: as in `create_model`.
+        name: the variant, if it is known.
+        further: names of files that are wanted too, of a folder of the Hugging Face Hub.
+    """
     _check_kind(weights)
     text = os.fspath(weights)
     if _is_url(weights):
-        return _fetch(text), None
+        return _fetch(text, None, further), None
     if Path(text).exists():
         return Path(text), None
     if isinstance(weights, os.PathLike) or text.endswith((".safetensors", ".keras", ".h5")):
@@ -333,16 +342,19 @@ def _locate(
                 f"{text}: expected a .npz file of weights; there is no such file, and no published "
                 "file with this name (keras_vit.list_weights)."
             ) from None
-        hub = f" On the Hugging Face Hub it would be 'hf://{text}'." if text.count("/") == 1 else ""
+        is_name = text.count("/") == 1 and not text.startswith("/")
+        hub = f" On the Hugging Face Hub it would be 'hf://{text}'." if is_name else ""
         raise UsageError(
             f"{text!r} is neither a file nor published weights: {error}{hub}"
         ) from None
-    return _fetch(published.url, published.sha256), published
+    return _fetch(published.url, published.sha256, further), published
 
 
-def _fetch(url: str, sha256: str | None = None) -> Path:
+def _fetch(url: str, sha256: str | None, further: Sequence[str]) -> Path:
     """The path in a cache of a file, or of a folder of the Hugging Face Hub."""
-    return (fetch_folder if url.startswith(HUB) else fetch)(url, sha256=sha256)
+    if url.startswith(HUB):
+        return fetch_folder(url, sha256, further)
+    return fetch(url, sha256=sha256)
 
 
 def _check_kind(weights: Any) -> None:

@@ -240,7 +240,7 @@ class _Counter(Ops):
     def heads(self, x):
         return x
 
-    tanh = rotate = heads
+    tanh = rotate = normalized = heads
 
     def concat(self, parts, axis=1):
         # Tokens after tokens, or the channels of images, which have no other axis here.

@@ -89,7 +89,9 @@ class ViT(ImageModel):
             block = self.get_layer(f"encoderblock_{name.removeprefix('attention_')}")
             scores = AttentionScores(block, dtype=block.dtype_policy, name=name)
             return scores(block.input)
-        if name == "pre_logits" and self.spec.projection_dim:
+        if name == "pre_logits" and self.spec.normalized_features:
+            name = "normalized"
+        elif name == "pre_logits" and self.spec.projection_dim:
             name = "projection"
         elif name == "pre_logits" and not self.spec.representation_dim:
             pooled = POOLINGS[self.spec.pooling].call and not self.spec.norm_after_pooling
@@ -132,6 +134,9 @@ class ViT(ImageModel):
         if spec.projection_dim:
             options = {"use_bias": False, "kernel_initializer": "lecun_normal"}
             x = keras.layers.Dense(spec.projection_dim, **options, name="projection")(x)
+        if spec.normalized_features:
+            # In float32, because squares overflow in half precision.
+            x = keras.layers.UnitNormalization(dtype="float32", name="normalized")(x)
         if spec.two_classifiers and num_classes:
             bias = keras.initializers.Constant(head_bias)
             return DistilledHead(num_classes, bias, dtype="float32", name="head")(x)

@@ -16,7 +16,7 @@ from keras_vit.models import create_model
 from keras_vit.models.image_model import ImageModel
 from keras_vit.recipe import SELF_SUPERVISED, Recipe
 from keras_vit.runs import Run
-from keras_vit.specs import as_size
+from keras_vit.specs import activation_of_loss, as_size
 from keras_vit.training import costs
 from keras_vit.training.class_weights import balanced_weights
 from keras_vit.training.distillation import Distillation
@@ -44,6 +44,8 @@ def build(
         weights: the initial weights, see `create_model`.
     """
     variant = find_variant(name)
+    spec = VARIANTS[variant]
+    fields = spec_fields(recipe, spec, variant) | activation_of_loss(spec, recipe.loss)
     model = create_model(
         variant,
         len(labels),
@@ -52,7 +54,7 @@ def build(
         labels=labels,
         dtype=recipe.precision,
         head_bias=recipe.head_bias,
-        **spec_fields(recipe, VARIANTS[variant], variant),
+        **fields,
     )
     reads_pictures(model)
     whole = {"crop": None} if recipe.interpolation == "mediapipe" else {}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from keras_vit.weights.names import weight_names
+
+_CHUNK = 1 << 20
 
 
 def weights_sha256(model: Any) -> str:
@@ -27,4 +30,13 @@ def sha256_of(variables: Iterable[tuple[str, Any]]) -> str:
         array = np.ascontiguousarray(variable, "<f4")
         digest.update(f"{key} {array.shape}\n".encode())
         digest.update(array.data)
+    return digest.hexdigest()
+
+
+def sha256_of_file(path: Path) -> str:
+    """The hash of a file's content."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
     return digest.hexdigest()

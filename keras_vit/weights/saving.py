@@ -14,6 +14,7 @@ import numpy as np
 from keras_vit import _files, _json
 from keras_vit._checks import keras_vit_model
 from keras_vit._errors import UsageError
+from keras_vit.specs import ResNetSpec
 from keras_vit.weights.families import FAMILIES, Family, FileLayout
 from keras_vit.weights.hub_preprocessing import PIL_CODES
 from keras_vit.weights.names import WeightName, weight_names
@@ -125,7 +126,9 @@ def _family(model: Any, layout: str) -> Family:
             f"with interpolation={interpolation!r}; save a .npz in the official layout."
         )
     families = [family for family in FAMILIES if family.library == layout]
-    family = min(families, key=lambda family: len(family.refusals(model.spec)))
+    is_bit = isinstance(model.spec, ResNetSpec)
+    # The nearest one, for the message.
+    family = min(families, key=lambda each: (each.bit != is_bit, len(each.refusals(model.spec))))
     refusals = family.refusals(model.spec)
     refusal = refusals[0] if refusals else family.refuses(model)
     if refusal:

@@ -102,7 +102,7 @@ class Tensors:
     config: dict[str, Any]
     preprocessor: dict[str, Any]
     _headers: dict[str, _Header]
-    _read: Callable[[str], np.ndarray]
+    _read: Callable[..., np.ndarray]
 
     @functools.cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -122,15 +122,17 @@ class Tensors:
                     f"{self.path}: {display(key)} must contain floats. Received: {received}."
                 )
 
-    def read(self, key: str) -> np.ndarray:
-        """The array as float32.
+    def read(self, key: str, rows: np.ndarray | None = None) -> np.ndarray:
+        """The array as float32; with `rows` only these entries of its first axis.
 
         Raises:
             UsageError: the array is damaged or does not contain floats.
         """
         self.check_floats([key])
+        if rows is not None and not 0 <= rows.min() <= rows.max() < self.shapes[key][0]:
+            raise IndexError(f"{key} has {self.shapes[key][0]} rows")
         with _damage(self.path, key):
-            array = self._read(key)
+            array = self._read(key, rows)
         with np.errstate(over="ignore"):  # overflow gives infinity, which is refused later
             return np.asarray(array, np.float32)
 
@@ -190,10 +192,11 @@ def _open_npz(path: Path) -> Iterator[Tensors]:
         members = _members(archive, path)
         headers = {key: _npz_header(archive, info, path) for key, info in members.items()}
 
-        def read(key: str) -> np.ndarray:
+        def read(key: str, rows: np.ndarray | None) -> np.ndarray:
             with archive.open(members[key]) as stream:  # which compares the checksum at the end
                 array = np.lib.format.read_array(stream, allow_pickle=False)
-            return array.view(headers[key].float_type)
+            array = array.view(headers[key].float_type)
+            return array if rows is None else array[rows]
 
         yield Tensors(path, "npz", _metadata(archive.comment), {}, {}, headers, read)
 
@@ -275,10 +278,16 @@ def _open_safetensors(path: Path) -> Iterator[Tensors]:
         except ERRORS as error:
             raise UsageError(f"{path} is not a complete .safetensors file: {error}.") from None
 
-        def read(key: str) -> np.ndarray:
+        def read(key: str, rows: np.ndarray | None) -> np.ndarray:
             _, shape, float_type, begin = headers[key]
-            file.seek(begin)
-            return np.fromfile(file, float_type, math.prod(shape)).reshape(shape)
+            if rows is None:
+                file.seek(begin)
+                return np.fromfile(file, float_type, math.prod(shape)).reshape(shape)
+            found = np.empty((len(rows), *shape[1:]), float_type)
+            for row, place in zip(found, rows.tolist(), strict=True):
+                file.seek(begin + place * row.nbytes)
+                row[:] = np.fromfile(file, float_type, row.size).reshape(row.shape)
+            return found
 
         metadata = _metadata(texts.get(METADATA, ""))
         config, preprocessor = _sidecar(path, "config.json"), _preprocessor(path)

@@ -90,7 +90,10 @@ def test_defaults_may_depend_on_what_is_given():
     [
         ("--siez 8", "unknown option --siez; did you mean --size?"),
         ("--nothing 8", "unknown option --nothing."),
-        ("--quantize int8", "unknown option --quantize; it is an option of export, compress."),
+        (
+            "--quantize int8",
+            "unknown option --quantize; it is an option of export, zero-shot, compress.",
+        ),
         ("--jit", "unknown option --jit; did you mean --no-jit?"),
         ("--size", "--size: expected at least one argument."),
         ("--size 1 2 3", "--size takes 1 value or 2. Received: 1 2 3."),

@@ -35,6 +35,7 @@ SMALL = {
     "sweep": f"{QUICK} --duration '4 steps' --learning-rates 0.001 0.003 --out runs/swept",
     "compare": f"{QUICK} --duration '4 steps' --models ViT_Pico4 BiT_R8x1 --fractions 1 --seeds 1",
     "export": "--images 16 --calibrate 8 --threads 1",
+    "zero-shot": "--images 16 --calibrate 8 --threads 1",
     "compress": "--duration '2 steps' --images 16 --threads 1 --max-drop 100",
     "fewshot": "--neighbours 2",
     "inspect": "--images 8 --show 2",
@@ -73,6 +74,7 @@ NOT_RUN = {
     "make libraries": "`test_app.py libraries` publishes them, with Maven",
     "make android-setup": "it installs Debian packages",
     "adb": "needs a phone",
+    "keras-vit zero-shot --weights google/": "a download of 1.5 GB; a folder is run",
     "keras-vit bench": "needs a phone; tests/deploy/phone has a fake one",
     "keras-vit android --bundle runs/flowers/export/int8 --push": "the same",
     "pip install": "tests/commands/check_wheel.py installs the package",
@@ -210,6 +212,9 @@ def folder(tmp_path, trained_run, shared_folder, randomised, publish, monkeypatc
         "flower_photos/train", "flower_photos/val", "flower_photos/test",
     ):  # fmt: skip
         shutil.copytree(shared_folder, tmp_path / data)
+    shutil.copytree(ROOT / "tests/fixtures/zero_shot/siglip2", tmp_path / "siglip2")
+    (tmp_path / "labels.txt").write_text("cat\ndog\n")
+    (tmp_path / "templates.txt").write_text("a photo of a {}.\na drawing of a {}.\n")
     for name in ("photo.jpg", "horse.jpg"):
         shutil.copyfile(next(shared_folder.glob("*/*.jpg")), tmp_path / name)
     (tmp_path / "android_demo/app/src/main").mkdir(parents=True)

@@ -14,6 +14,7 @@ from keras_vit.data import digits
 from keras_vit.deploy.compression import summary
 
 TFLITE, SAVED_MODEL = "export/to_tflite.py", "export/to_saved_model.py"
+ZERO_SHOT = "export/zero_shot.py"
 FEW = ("--images", "40", "--calibrate", "8", "--threads", "1")
 SHORT = ("--duration", "4 steps", "--images", "40", "--max-drop", "40")
 
@@ -68,6 +69,35 @@ def test_another_size_and_features_are_options(done, weights, tmp_path):
     description, _ = deploy.read_bundle(tmp_path / "bundles" / "float32")
     assert description["input"]["shape"] == [1, 32, 64, 3]
     assert description["output"]["kind"] == "features"
+
+
+@pytest.mark.slow
+def test_words_become_a_classifier_in_a_bundle(done, fixtures, image_folder, tmp_path):
+    words = ("--weights", fixtures / "zero_shot/siglip2", "--data", image_folder, "--out", "made")
+    out, error = done(ZERO_SHOT, *words, *FEW)
+    assert error == ""
+    names = tuple(sorted(folder.name for folder in image_folder.iterdir()))
+    assert f"texts     {len(names)} labels, 1 template" in out
+    bundle = deploy.open_bundle(tmp_path / "made/float16")
+    assert (bundle.labels, bundle.from_logits) == (names, False)
+    (tmp_path / "labels.txt").write_text("\n".join(reversed(names)) + "\n\n")
+    (tmp_path / "templates.txt").write_text("This is a photo of {}.")
+    words = (
+        "--weights",
+        fixtures / "zero_shot/siglip2",
+        "--labels",
+        "labels.txt",
+        "--out",
+        "again",
+    )
+    words += ("--templates", "templates.txt", "--quantize", "none", "--output", "logits")
+    out, error = done(ZERO_SHOT, *words, *FEW)
+    assert error == ""
+    again = deploy.open_bundle(tmp_path / "again/float32")
+    assert (again.labels, again.from_logits) == (names[::-1], True)
+    images = np.random.default_rng(0).uniform(-1, 1, (1, 32, 32, 3)).astype(np.float32)
+    logits, found = again.predict(images), bundle.predict(images)
+    np.testing.assert_allclose(found[:, ::-1], 1 / (1 + np.exp(-logits)), atol=2e-3)
 
 
 @pytest.mark.slow

@@ -21,6 +21,9 @@ def folder(tmp_path, monkeypatch):
     ):  # fmt: skip
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
+    for name, words in {"words": "cat dog", "twice": "cat cat", "gap": "cat  dog"}.items():
+        (tmp_path / f"{name}.txt").write_text(words.replace(" ", "\n"))
+    (tmp_path / "none.txt").touch()
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -158,6 +161,24 @@ def folder(tmp_path, monkeypatch):
         ("compress --run run --learning-rate -1", "--learning-rate must not be negative"),
         ("compress --run run --threads 1000", "--threads must be 256 at most. Received: --threads"),
         ("compress --run run --threads 0", "--threads must be a positive integer"),
+        ("zero-shot", "Received: no --weights and no --out and no --labels"),
+        ("zero-shot --weights full --out zs", "Received: no --labels."),
+        ("zero-shot --weights gone --labels words.txt --out zs", "gone: there is no such folder"),
+        ("zero-shot --weights run --labels words.txt --out zs", "run is a run; use"),
+        ("zero-shot --weights full --labels gone.txt --out zs", "gone.txt does not exist."),
+        ("zero-shot --weights full --labels words.txt --out full", "full is not empty"),
+        ("zero-shot --weights full --labels words.txt --out zs --output features", "features"),
+        ("zero-shot --weights full --labels twice.txt --out zs", "the label 'cat' is there twice"),
+        ("zero-shot --weights full --labels gap.txt --out zs", "label 2 is empty; name the class"),
+        ("zero-shot --weights full --labels none.txt --out zs", "expected one to 50,000 labels"),
+        (
+            "zero-shot --weights full --labels words.txt --templates twice.txt --out zs",
+            "template 1 must be a line of text with {} where the label goes",
+        ),
+        (
+            "zero-shot --weights full --labels words.txt --out zs --quantize int8",
+            "int8 needs images",
+        ),
         ("convert-checkpoint", "expected IN and OUT, or --inspect FILE"),
         ("convert-checkpoint in.npz", "expected IN and OUT, or --inspect FILE"),
         ("convert-checkpoint in.npz o.npz --inspect in.npz", "--inspect FILE writes nothing"),

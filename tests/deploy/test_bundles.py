@@ -241,6 +241,10 @@ def test_a_binary_classifier_answers_in_its_bundle_as_in_keras(
     card = (tmp_path / "card.md").read_text()
     assert "Classes, 2: `not daisy`, `daisy`" in card
     assert description["output"]["meaning"] in card
+    assert (description["output"]["activation"], description["output"]["exclusive"]) == (
+        "sigmoid",
+        True,
+    )
 
 
 @pytest.mark.slow

@@ -233,7 +233,7 @@ def test_a_published_folder_is_found_by_its_name_alone(tmp_path, monkeypatch):
     keras_vit.save_weights(saved, tmp_path / "model.safetensors")
     fetched = []
 
-    def fetch_folder(url, sha256):
+    def fetch_folder(url, sha256, further):
         fetched.append((url, sha256))
         return tmp_path
 

@@ -96,6 +96,7 @@ SAVED = {
     "timm": replace(VIT, registers=4, qk_norm=True, pooling="gap", norm_after_pooling=True),
     "eva02": replace(VIT, pooling="token_gap", norm_after_pooling=True, **EVA02),
     "clip": replace(VIT, embedding_norm=True, patch_bias=False, projection_dim=40),
+    "cosine": replace(VIT, normalized_features=True, head_activation="sigmoid"),
     "hybrid with map": HYBRID,
     "bit": BIT,
 }
@@ -111,6 +112,14 @@ def test_a_saved_model_gives_the_same_logits(reloaded, randomised, rng, name):
     assert (type(again), again.spec) == (type(model), spec)
     assert (again.name, again.labels) == ("mine", ("a", "b", "c"))
     assert again.preprocessing == model.preprocessing
+
+
+def test_features_are_normalised_in_float32(randomised, rng):
+    model = randomised(keras_vit.ViT(SAVED["cosine"], 0, (16, 24), dtype="mixed_float16"))
+    gamma = model.get_layer("encoder_norm").gamma
+    gamma.assign(np.full(gamma.shape, 1000, np.float32))  # whose squares half precision cannot hold
+    features = np.asarray(model(rng.normal(size=(2, 16, 24, 3)).astype(np.float32)), np.float32)
+    np.testing.assert_allclose(np.linalg.norm(features, axis=-1), 1, atol=1e-3)
 
 
 @pytest.mark.parametrize(("policy", "freeze", "suffix"), TRAINED)

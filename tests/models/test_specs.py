@@ -71,7 +71,13 @@ REFUSED_BY_VIT = [
         {"representation_dim": 8, "projection_dim": 9},
         "Received: representation_dim=8 and projection_dim=9; leave one of them out",
     ),
-    ({"pooling": "distilled", "projection_dim": 9}, "two classifiers .*Received: projection_dim=9"),
+    ({"pooling": "distilled", "projection_dim": 9}, "two classifiers.*Received: projection_dim=9"),
+    (
+        {"pooling": "distilled", "normalized_features": True},
+        "classifiers.*normalized_features=True",
+    ),
+    ({"normalized_features": "no"}, "normalized_features must be True or False"),
+    ({"head_activation": "tanh"}, "head_activation.*softmax.*sigmoid.*Received: .*'tanh'"),
     ({"patch_bias": None}, "patch_bias must be True or False. Received: patch_bias=None"),
     (
         {"pooling": "distilled", "position_embedding": "relative"},

@@ -227,6 +227,12 @@ def test_a_recipe_chooses_the_resize():
         assert changed == dataclasses.replace(preprocessing, **setting)
 
 
+@pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
+def test_the_loss_says_what_logits_mean(loss):
+    assert build("ViT_Pico4", ("a", "b"), Recipe(image_size=32, loss=loss)).head_activation == loss
+    assert build("BiT_R8x1", ("a", "b"), Recipe(image_size=32, loss=loss))
+
+
 @pytest.mark.parametrize("model", ["ViT_Pico4", "BiT_R8x1"])
 def test_a_recipe_chooses_the_channels(model):
     built = build(model, ("a", "b"), Recipe(image_size=32, in_channels=1))

@@ -122,6 +122,18 @@ def test_offline_only_the_cache_is_used(hub, monkeypatch):
     assert (fetch_folder(URL) / "model.safetensors").is_file()
 
 
+def test_further_files_are_fetched_if_the_cache_has_none_of_them(hub):
+    hub.models[NAME]["tokenizer.json"] = b"{}"
+    assert not (fetch_folder(URL) / "tokenizer.json").exists()
+    hub.requests.clear()
+    folder = fetch_folder(URL, further=("tokenizer.json", "spiece.model"))
+    assert (folder / "tokenizer.json").read_bytes() == b"{}"
+    assert any("tokenizer.json" in path for path in hub.requests)
+    hub.requests.clear()
+    assert fetch_folder(URL, further=("tokenizer.json", "spiece.model")) == folder
+    assert hub.requests == []
+
+
 def refused(message, url=URL, **options):
     with pytest.raises(UsageError, match=message) as error:
         fetch_folder(url, **options)

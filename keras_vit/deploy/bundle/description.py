@@ -19,6 +19,7 @@ from keras_vit._json import Lines, Positive, Side, Text
 from keras_vit.deploy.judge.client_verdict import ClientVerdict
 from keras_vit.deploy.judge.gpu import GpuRun
 from keras_vit.deploy.judge.parity import Verdict
+from keras_vit.encoder.ops import HeadActivation
 from keras_vit.tflite.file_inspection import Delegation
 from keras_vit.tflite.gpu_compatibility import Finding
 
@@ -62,6 +63,8 @@ class Output(TensorDescription, kw_only=True):
 
     kind: str
     classes: int | None = None
+    activation: HeadActivation | None = None
+    exclusive: bool | None = None
     meaning: str | None = None
 
 
@@ -117,7 +120,14 @@ class Described(Bundle, kw_only=True):
     calibration: Calibration | None = None
     half_precision: Half | None = None
     client: ClientVerdict | None = None
+    zero_shot: ZeroShot | None = None
     made_with: dict[str, str] = {}
+
+
+class ZeroShot(Struct):
+    """How a head was made of texts."""
+
+    templates: Annotated[list[Text], Meta(max_length=MOST_CLASSES)]
 
 
 class Array(Struct):

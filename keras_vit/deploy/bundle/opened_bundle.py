@@ -18,6 +18,7 @@ from keras_vit._errors import RefusedError, UsageError, shown
 from keras_vit.data.input_range import check_inputs
 from keras_vit.deploy.bundle.description import CHANNELS, read_bundle
 from keras_vit.deploy.bundle.folder import bundle_folder, check_bundle
+from keras_vit.encoder.ops import HeadActivation
 from keras_vit.labels import read_labels
 from keras_vit.specs import Preprocessing
 from keras_vit.tflite.processes import last_line, run_program
@@ -42,6 +43,7 @@ class OpenedBundle:
         preprocessing: how images become the file's input.
         from_logits: whether the scores are logits; otherwise they are probabilities.
         runner: the loaded file.
+        head_activation: what makes probabilities of logits.
     """
 
     name: str
@@ -50,6 +52,7 @@ class OpenedBundle:
     preprocessing: Preprocessing
     from_logits: bool
     runner: Runner
+    head_activation: HeadActivation = "softmax"
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Scores float32 (n, classes) of preprocessed images (n, height, width, 3).
@@ -59,6 +62,20 @@ class OpenedBundle:
         """
         check_inputs(inputs, self.preprocessing)
         return self.runner.predict(inputs)
+
+
+def check_exclusive(bundle: OpenedBundle, who: str) -> None:
+    """Raises a `UsageError` for logits whose probabilities are not their softmax.
+
+    Args:
+        bundle: the bundle.
+        who: the client, which computes a softmax of logits.
+    """
+    if bundle.from_logits and bundle.head_activation == "sigmoid" and len(bundle.labels) > 1:
+        raise UsageError(
+            f"{who} compares logits of classes that exclude each other, and those of {bundle.name} "
+            "do not; export it with output probabilities."
+        )
 
 
 def open_bundle(folder: str | os.PathLike, trusted: bool = True) -> OpenedBundle:
@@ -100,6 +117,7 @@ def open_bundle(folder: str | os.PathLike, trusted: bool = True) -> OpenedBundle
         preprocessing,
         kind == "logits",
         runner,
+        description["output"].get("activation") or "softmax",
     )
 
 

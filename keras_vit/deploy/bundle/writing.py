@@ -22,7 +22,7 @@ from keras_vit.data.preprocessing import preprocess_image
 from keras_vit.deploy.bundle.description import CHANNELS, FORMAT
 from keras_vit.deploy.convert.metadata import meaning
 from keras_vit.deploy.judge.judged_file import JudgedFile
-from keras_vit.deploy.resolve import Resolved
+from keras_vit.deploy.resolve import About, Resolved
 from keras_vit.deploy.sample_images import to_pixels
 from keras_vit.labels import write_labels
 from keras_vit.tflite.compiled_model import predict_in_half_precision
@@ -113,7 +113,8 @@ def _description(
         "weights_sha256": about.weights_sha256,
         "precision": made.precision.name,
         "input": _tensor(runner.input) | preprocessing,
-        "output": _tensor(runner.output) | _output(about.options.output, len(about.class_names)),
+        "output": _tensor(runner.output) | _output(about),
+        **({"zero_shot": about.zero_shot} if about.zero_shot else {}),
         "runtime_floor": inspection.pop("runtime"),
         "bytes": len(made.content),
         "sha256": hashlib.sha256(mapped(made.content)).hexdigest(),
@@ -131,10 +132,15 @@ def _description(
     }
 
 
-def _output(kind: str, classes: int) -> dict[str, Any]:
-    """What the output is. That of one score is explained, because its probability is a sigmoid."""
-    explained = {"meaning": meaning(kind, classes)} if classes == 1 else {}
-    return {"kind": kind, "classes": classes, **explained}
+def _output(about: About) -> dict[str, Any]:
+    """What the output is; explained where its probabilities are sigmoids."""
+    kind, classes, activation = about.options.output, len(about.class_names), about.activation
+    output = {"kind": kind, "classes": classes}
+    if activation is None or kind == "features":
+        return output
+    output |= {"activation": activation, "exclusive": activation == "softmax" or classes == 1}
+    words = {"meaning": meaning(kind, classes, activation)}
+    return output | (words if activation == "sigmoid" else {})
 
 
 def _tolerances(

@@ -108,6 +108,7 @@ class Converter:
         names = sorted({self._graph_of(precision) for precision in wanted})
         self._graphs, note = self._written(resolved, names, reference)
         self.about = dataclasses.replace(resolved.about, note=note)
+        self._exact_layers = () if note else _exact_layers(resolved.graph)
         self._float_files: dict[str, MappedFile] = {}
         self._ranges: dict[Rules, dict] = {}
 
@@ -125,13 +126,15 @@ class Converter:
         content, rules = self.float_file(quantize), precision.rules
         if precision.calibrated and rules not in self._ranges:
             self._ranges[rules] = measured_ranges(content, precision, self.calibration)
-        return quantized(content, precision, self._ranges.get(rules), float_layers, self.about)
+        kept = {*float_layers, *self._exact_layers}
+        return quantized(content, precision, self._ranges.get(rules), kept, self.about)
 
     def made(
         self, quantize: str | None = None, float_layers: Iterable[str] = (), recipe: Any = None
     ) -> MadeFile:
         """The file of a precision with a record of how it was made, which includes `recipe`."""
-        precision, layers = precision_of(quantize), tuple(float_layers)
+        precision = precision_of(quantize)
+        layers = (*float_layers, *(self._exact_layers if precision.rules else ()))
         content = self(quantize, layers)
         calibration = None if precision.is_float else self.calibration
         float_file = self.float_file(quantize) if precision.rules else None
@@ -239,6 +242,17 @@ def _difference(graph: InferenceGraph, reference: Reference | None) -> str:
         "the graph that is rebuilt from its spec gives other scores: they differ by "
         f"{largest / scale:.1e} of their scale"
     )
+
+
+def _exact_layers(graph: InferenceGraph) -> tuple[str, ...]:
+    """The layers that stay in float in every file.
+
+    A head that compares normalised features multiplies their cosines by a hundred or so: in int8,
+    logits would change by up to one.
+    """
+    has_head = graph.tail is None and graph.options.output != "features"
+    compares = has_head and getattr(graph.spec, "normalized_features", False)
+    return ("head",) if compares and "head/kernel" in graph.weights else ()
 
 
 def _saved(module: Any, folder: Path) -> Path:

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from keras_vit.deploy.resolve import About
+from keras_vit.encoder.ops import HeadActivation
 from keras_vit.specs import Preprocessing
 from keras_vit.tflite.flatbuffer import Graph, Tensor
 
@@ -37,11 +38,17 @@ _ONE_SCORE = {
     "logits": "One score, whose sigmoid is the probability of the class.",
     "probabilities": "The probability of the class.",
 }
+_INDEPENDENT = {
+    "logits": "A score for each class, whose sigmoid is its probability; classes do not exclude "
+    "each other.",
+    "probabilities": "The probability of each class; classes do not exclude each other.",
+}
 
 
-def meaning(output: str, classes: int) -> str:
+def meaning(output: str, classes: int, activation: HeadActivation | None = None) -> str:
     """A sentence about the "logits", "probabilities" or "features" of a file."""
-    return (_ONE_SCORE if classes == 1 else _OUTPUTS).get(output, _OUTPUTS[output])
+    known = _ONE_SCORE if classes == 1 else _INDEPENDENT if activation == "sigmoid" else _OUTPUTS
+    return known.get(output, _OUTPUTS[output])
 
 
 def metadata(about: About, graph: Graph) -> bytes:
@@ -83,7 +90,8 @@ class _Writer:
         """The whole flatbuffer."""
         image = self._input(about.preprocessing, graph.tensors[graph.inputs[0]])
         classes = graph.tensors[graph.outputs[0]].shape[-1]
-        scores = self._output(about.options.output, _labels(about, graph), classes)
+        words = meaning(about.options.output, classes, about.activation)
+        scores = self._output(about.options.output, _labels(about, graph), words)
         subgraph = self._table(10, {2: self._list(image), 3: self._list(scores)})
         fields = {0: self._text(about.name), 3: self._list(subgraph), 7: self._text(_PARSER)}
         self._builder.Finish(self._table(8, fields), _IDENTIFIER)
@@ -115,10 +123,10 @@ class _Writer:
         highest, lowest = (self._floats((end - mean) / scale) for end in (255.0, 0.0))
         return {4: self._list(unit), 5: self._table(2, {0: highest, 1: lowest})}
 
-    def _output(self, output: str, labels: Sequence[str] | None, classes: int) -> int:
+    def _output(self, output: str, labels: Sequence[str] | None, words: str) -> int:
         fields = {
             0: self._text(output),
-            1: self._text(meaning(output, classes)),
+            1: self._text(words),
             3: self._table(3, {0: ("Uint8", _FEATURE), 1: self._table(0, {})}),
         }
         if labels is not None:

@@ -16,7 +16,7 @@ from keras_vit.deploy.graph.resnet import bit, stem
 from keras_vit.deploy.graph.rewrites import folds_uint8, resolve_parameters, rewrite
 from keras_vit.deploy.graph.tensorflow_ops import TensorFlowOps
 from keras_vit.encoder.encode import encode
-from keras_vit.specs import ResNetSpec, ViTSpec
+from keras_vit.specs import ResNetSpec, ViTSpec, head_activation
 
 
 def inference_module(graph: InferenceGraph) -> tf.Module:
@@ -114,12 +114,12 @@ def forward(
     if "head/kernel" not in graph.weights:
         return x
     logits = ops.dense("head", x)
-    return probabilities_of(logits) if options.output == "probabilities" else logits
+    if options.output == "probabilities":
+        return HEAD_ACTIVATIONS[head_activation(spec, logits.shape[-1])](logits)
+    return logits
 
 
-def probabilities_of(logits: tf.Tensor) -> tf.Tensor:
-    """The softmax of logits (..., classes), or the sigmoid of a single one (..., 1)."""
-    return tf.nn.softmax(logits) if logits.shape[-1] > 1 else tf.nn.sigmoid(logits)
+HEAD_ACTIVATIONS = {"softmax": tf.nn.softmax, "sigmoid": tf.nn.sigmoid}
 
 
 def channel_ranges(graph: InferenceGraph, images: np.ndarray) -> dict[str, np.ndarray]:

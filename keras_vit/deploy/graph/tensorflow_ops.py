@@ -158,6 +158,12 @@ class TensorFlowOps(Ops):
     def activation(self, name, x):
         return ACTIVATIONS[name](x)
 
+    def normalized(self, x):
+        with tf.name_scope("normalized"):
+            # The mean of squares, because their sum can overflow in half precision.
+            mean_square = tf.reduce_mean(tf.multiply(x, x), axis=-1, keepdims=True)
+            return x * (tf.math.rsqrt(mean_square) * x.shape[-1] ** -0.5)
+
     def add(self, name, x, y):
         return tf.add(x, y, name=name)
 

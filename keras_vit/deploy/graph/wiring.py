@@ -226,6 +226,9 @@ class _Recorder(Ops):
     def tanh(self, x):
         return self.activation("tanh", x)
 
+    def normalized(self, x):
+        return self.activation("normalized", x)
+
     def product(self, x, y):
         self.use(x, y)
         return _Value(factor=y.dense)

@@ -39,7 +39,7 @@ pooling/attention/query/bias      head.attention.in_proj_bias      flat    0/3
 pooling/attention/key/bias        head.attention.in_proj_bias      flat    1/3
 pooling/attention/value/bias      head.attention.in_proj_bias      flat    2/3
 """
-_BLOCK = """
+BLOCK = """
 norm_attention     layer_norm1          flat
 attention/query    self_attn.q_proj     in
 attention/key      self_attn.k_proj     in
@@ -121,7 +121,7 @@ def _siglip_files(model: Any) -> dict[str, dict[str, Any]]:
 _PREFIX = "vision_model."
 _BOTH = {
     "places": places_of(
-        (_ENCODER, "", ""), (_STACKED, "", ""), (_BLOCK, "encoderblock_{i}/", "encoder.layers.{i}.")
+        (_ENCODER, "", ""), (_STACKED, "", ""), (BLOCK, "encoderblock_{i}/", "encoder.layers.{i}.")
     ),
     "prefix": _PREFIX,
     "headless_prefix": _PREFIX,

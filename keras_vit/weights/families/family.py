@@ -115,6 +115,7 @@ class Family:
 _FREE = frozenset((
     "patch_size", "hidden_dim", "depth", "num_heads", "mlp_dim", "activation", "layer_norm_eps",
     "dropout", "attention_dropout", "drop_path", "in_channels", "resampling", "layers", "width",
+    "head_activation",
 ))  # fmt: skip
 # The weights of a layer: the ends of Keras' names and of PyTorch's; "" in a row of a single weight.
 _ENDS = {"": "", "/kernel": ".weight", "/bias": ".bias", "/gamma": ".weight", "/beta": ".bias"}

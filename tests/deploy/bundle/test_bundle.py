@@ -62,7 +62,9 @@ def test_bundle_describes_itself(write, folder, sample):
         **{"model": "ViT-Test", "parameters": 123, "weights_sha256": "ab" * 32},
         **{"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()},
         "input": tensor | {"shape": [1, 16, 24, 3], **preprocessing},
-        "output": tensor | {"shape": [1, 10], "kind": "logits", "classes": 10},
+        "output": tensor
+        | {"shape": [1, 10], "kind": "logits", "classes": 10}
+        | {"activation": "softmax", "exclusive": True},
         **{"operators": found, "runtime_floor": "2.9.0"},
         "delegation": {"nodes": nodes, "delegated": nodes, "partitions": 1, "undelegated": []},
         **{"precision": "float32", "float_layers": [], "chosen_on": "2 images"},

@@ -119,6 +119,9 @@ class NumPyOps(Ops):
     def tanh(self, x):
         return np.tanh(x)
 
+    def normalized(self, x):
+        return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
     def add(self, name, x, y):
         return x + y
 
@@ -199,6 +202,22 @@ def test_every_set_of_rewrites_gives_them_too(fixtures, name):
 def test_every_set_of_rewrites_gives_them_for_pixels(fixtures, rng):
     pixels = rng.integers(0, 256, (2, 48, 48, 3), dtype=np.uint8)
     assert_every_set_of_rewrites_is_exact(reference_of(fixtures / FILES[0], pixels))
+
+
+@pytest.mark.parametrize("name", ["hf_clip", "timm_map"])
+@pytest.mark.parametrize("classes", [0, 5])
+def test_every_set_of_rewrites_gives_them_of_normalised_features(
+    fixtures, randomised, tmp_path, rng, name, classes
+):
+    own = keras_vit.model_from_weights(fixtures / f"{name}.safetensors", 0).spec
+    fields = {"normalized_features": True, "projection_dim": own.projection_dim}
+    weights = fixtures / f"{name}.safetensors"
+    model = randomised(keras_vit.model_from_weights(weights, classes, **fields))
+    keras_vit.save_weights(model, tmp_path / "model.npz")
+    pixels = rng.integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+    reference = reference_of(tmp_path / "model.npz", pixels)
+    assert reference.model.spec.normalized_features
+    assert_every_set_of_rewrites_is_exact(reference)
 
 
 def test_every_set_of_rewrites_gives_them_without_biases(randomised, tmp_path, rng):

@@ -1,0 +1,142 @@
+"""Makes a classifier of pictures from a list of words.
+
+The weights are a folder of CLIP, SigLIP or SigLIP 2 with both towers: each label becomes a text,
+the text tower turns it into a row of the head, and the image tower with this head is exported as
+export does it. What was computed once is read from the cache.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from keras_vit import _checks, deploy
+from keras_vit._errors import UsageError, shown
+from keras_vit._files import read_lines
+from keras_vit.cli._arguments import option
+from keras_vit.cli._options import check_data, check_weights
+from keras_vit.cli._printing import warn
+from keras_vit.cli._program import load
+from keras_vit.cli._progress import CountPrinter
+from keras_vit.cli.export import PACKAGES, FileOptions, export_trained, save_memory
+from keras_vit.zero_shot.texts import TEMPLATES, check_texts
+
+_QUANTIZE = FileOptions.__dataclass_fields__["quantize"]
+
+
+@dataclasses.dataclass(frozen=True)
+class _ModelOptions:
+    """An option of its own class, so that the help shows it before those of files."""
+
+    weights: str | None = None
+    """A folder as transformers writes it of CLIP, SigLIP or a SigLIP 2 of a fixed size, with both
+    towers and the tokenizer; hf://OWNER/NAME on the Hugging Face Hub; or a published name such as
+    google/siglip2-base-patch16-224."""
+    labels: Path | None = None
+    """A text file with a label in each line. Default: the names of the folders in --data."""
+    templates: Path | None = None
+    """A text file with a template in each line, which has {} where the label goes; their vectors
+    are averaged. Default: 'This is a photo of {}.'"""
+    data: str | None = option(None, check=check_data)
+    """Labelled pictures to measure the accuracy on, and to measure ranges: a folder with one
+    subfolder for each class, whose names are labels, or a source such as 'digits'. Default:
+    random images are compared, and there is no accuracy."""
+    image_size: int | tuple[int, int] | None = option(None, check=_checks.positive_integer)
+    """One number, or height and width, in pixels; positions are resampled. Default: the model's."""
+    out: Path | None = None
+    """The folder to write."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments(FileOptions, _ModelOptions):
+    """Options of the command."""
+
+    quantize: tuple[str, ...] = option(("float16",), **_QUANTIZE.metadata)
+    output: Literal["logits", "probabilities"] | None = None
+    """The file's output. Default: what the client needs, or probabilities if there is no client."""
+
+    def __post_init__(self):
+        missing = [f"--{name}" for name in ("weights", "out") if getattr(self, name) is None]
+        missing += ["--labels"] if self.labels is self.data is None else []
+        if missing:
+            raise UsageError(
+                "expected --weights FOLDER --labels labels.txt --out FOLDER. Received: no "
+                f"{' and no '.join(missing)}."
+            )
+        _check_folder(self.weights)
+        super().__post_init__()
+
+
+def run(arguments: Arguments) -> None:
+    """Makes the classifier and exports it."""
+    labels = arguments.labels and _lines(arguments.labels)
+    templates = _lines(arguments.templates) if arguments.templates else TEMPLATES
+    if labels is not None:
+        labels, templates = check_texts(labels, templates)  # before the seconds that imports take
+    save_memory()
+    load(*PACKAGES, "tokenizers", "sentencepiece")
+    import keras_vit
+    from keras_vit.data.sources import open_source
+
+    source = arguments.data and open_source(arguments.data)
+    if labels is None:
+        labels = source.labels
+    elif source:
+        source = _with_names_of(source, labels)
+    count = "1 template" if len(templates) == 1 else f"{len(templates):,} templates"
+    print(f"texts     {len(labels):,} labels, {count}")
+    build = functools.partial(
+        keras_vit.zero_shot_model,
+        arguments.weights,
+        labels,
+        templates,
+        arguments.image_size,
+        on_progress=CountPrinter("texts"),
+        on_warning=warn,
+    )
+    if arguments.output is arguments.client is None:
+        arguments = dataclasses.replace(arguments, output="probabilities")
+    export_trained(deploy.of_model(build, source), arguments.out, arguments)
+
+
+def _check_folder(weights: str) -> None:
+    """Raises a `UsageError` for a run, for a bundle, and for what is nowhere."""
+    check_weights(weights if Path(weights).exists() else None, None)
+    if Path(weights).exists() or "://" in weights:
+        return
+    from keras_vit.weights.catalogue import named_weights
+
+    try:
+        named_weights(weights)
+    except UsageError:
+        raise UsageError(
+            f"{weights}: there is no such folder, and no published one of this name; others on the "
+            "Hugging Face Hub are hf://OWNER/NAME."
+        ) from None
+
+
+def _lines(file: Path) -> tuple[str, ...]:
+    """The lines of a file; editors leave empty ones at its end."""
+    lines = list(read_lines(file))
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return tuple(lines)
+
+
+def _with_names_of(source: Any, labels: Sequence[str]) -> Any:
+    """The pictures with the labels' spellings of the folders' names.
+
+    Raises:
+        UsageError: a folder is none of the labels, so that accuracy could not be measured.
+    """
+    spelled = {label.replace("_", " "): label for label in labels}
+    names = [spelled.get(name.replace("_", " ")) for name in source.labels]
+    if None in names:
+        raise UsageError(
+            f"--data {source.name}: {shown(source.labels[names.index(None)])} is none of the "
+            "labels, so accuracy cannot be measured; add it, or rename the folder."
+        )
+    return dataclasses.replace(source, labels=tuple(names))
