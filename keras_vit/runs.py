@@ -95,7 +95,7 @@ class Run:
         with open_checkpoint(weights) as checkpoint:
             target = Target(spec, len(self.labels), size, self.labels)
             match(target, checkpoint, check_stated=True)
-        spec = dataclasses.replace(spec, **self.meaning)
+        spec = dataclasses.replace(spec, **self.activation_field)
         model = model_class(spec)(
             spec,
             num_classes=len(self.labels),
@@ -109,7 +109,7 @@ class Run:
         return model
 
     @property
-    def meaning(self) -> dict[str, str]:
+    def activation_field(self) -> dict[str, str]:
         """The field of the spec that says what logits mean, by the loss they were trained with.
 
         The spec does not say it of older runs, and of models that were built before the loss was

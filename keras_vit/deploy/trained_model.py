@@ -126,7 +126,7 @@ def of_run(
         height, width = image_size
         preprocessing = dataclasses.replace(preprocessing, height=height, width=width)
         weights = opened.path / "weights.npz"
-        options = {"image_size": image_size, **opened.meaning}
+        options = {"image_size": image_size, **opened.activation_field}
         load = functools.partial(model_from_weights, weights, **options)
     return TrainedModel(
         load,

@@ -12,7 +12,6 @@ import numpy as np
 from keras_vit._errors import UsageError
 from keras_vit.models.pretrained import locate, model_from_weights
 from keras_vit.models.vit import ViT
-from keras_vit.weights.hashing import sha256_of_file
 from keras_vit.zero_shot.label_vectors import open_label_texts
 from keras_vit.zero_shot.texts import TEMPLATES, check_texts
 from keras_vit.zero_shot.tokenizers import FILES
@@ -87,8 +86,7 @@ def zero_shot_model(
                 f"{folder}: its images have {head.kernel.shape[0]} features and its texts "
                 f"{texts.width}, so they cannot be compared."
             )
-        sha256 = sha256_of_file(tower.tensors.path)
-        vectors = texts.vectors(sha256, on_progress, on_warning)
+        vectors = texts.vectors(on_progress, on_warning)
     head.kernel.assign(vectors.T * np.float32(tower.scale))
     head.bias.assign(np.full(len(labels), tower.bias, np.float32))
     model.describe_head(
@@ -98,7 +96,7 @@ def zero_shot_model(
             "templates": list(templates),
             "scale": tower.scale,
             "bias": tower.bias,
-            "weights_sha256": sha256,
+            "weights_sha256": texts.weights_sha256,
             "tokenizer_sha256": texts.tokenizer.sha256,
         }
     )

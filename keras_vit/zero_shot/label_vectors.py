@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 
 from keras_vit._errors import UsageError, shown
 from keras_vit.models.text_tower import text_tower
+from keras_vit.weights.hashing import sha256_of_file
 from keras_vit.weights.text_weights import TextTower, open_text_tower
 from keras_vit.zero_shot.embedding_cache import cached_vectors
 from keras_vit.zero_shot.tokenizers import Tokenizer, open_tokenizer
@@ -48,22 +50,24 @@ class LabelTexts:
         """Of a vector."""
         return self.tower.spec.projection_dim
 
+    @functools.cached_property
+    def weights_sha256(self) -> str:
+        """The hash of the weights' file, which takes seconds."""
+        return sha256_of_file(self.tower.tensors.path)
+
     def vectors(
-        self,
-        weights_sha256: str,
-        on_progress: Callable[[int, int], None],
-        on_warning: Callable[[str], None],
+        self, on_progress: Callable[[int, int], None], on_warning: Callable[[str], None]
     ) -> np.ndarray:
         """The vector of each label (labels, width): the mean over templates, of length 1.
 
         Source: Radford et al. 2021, section 3.1.4.
 
         Args:
-            weights_sha256: the hash of the file.
             on_progress, on_warning: as for `zero_shot_model`.
         """
         spec, tokenizer = self.tower.spec, self.tokenizer
-        parts = (_FORMAT, weights_sha256, tokenizer.sha256, tokenizer.pads, self.tower.family, spec)
+        files = self.weights_sha256, tokenizer.sha256
+        parts = (_FORMAT, *files, tokenizer.pads, self.tower.family, spec)
         key = hashlib.sha256(repr(parts).encode()).hexdigest()
         texts = _texts(self.labels, self.templates)
         options = self.width, self._encoded, on_progress, on_warning

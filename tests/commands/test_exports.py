@@ -80,6 +80,8 @@ def test_words_become_a_classifier_in_a_bundle(done, fixtures, image_folder, tmp
     assert f"texts     {len(names)} labels, 1 template" in out
     bundle = deploy.open_bundle(tmp_path / "made/float16")
     assert (bundle.labels, bundle.from_logits) == (names, False)
+    made = "- Head: made of the classes' names by the text tower, in `This is a photo of {}.`\n"
+    assert made in (tmp_path / "made/card.md").read_text()
     (tmp_path / "labels.txt").write_text("\n".join(reversed(names)) + "\n\n")
     (tmp_path / "templates.txt").write_text("This is a photo of {}.")
     words = (

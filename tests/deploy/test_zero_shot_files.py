@@ -12,6 +12,7 @@ from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.resolve import resolve
 from keras_vit.deploy.serving import serving_module
 from keras_vit.tflite.flatbuffer import read_graph
+from keras_vit.tflite.float16_emulation import emulate
 
 LABELS, TEMPLATES = ["cat", "hot_dog", "emu"], ["a photo of a {}.", "a {}"]
 
@@ -59,6 +60,19 @@ def test_the_head_stays_in_float(model, images, quantize):
     in_float = [kernel.constant and kernel.dtype == "float32" for kernel in kernels]
     assert in_float[-1]
     assert not any(in_float[:-1])
+
+
+def test_large_features_are_normalised_in_half_precision(randomised, pictures):
+    spec = keras_vit.ViTSpec(8, 48, 1, 3, 64, normalized_features=True)
+    model = randomised(keras_vit.ViT(spec, 0, 32))
+    norm = model.get_layer("encoder_norm")
+    norm.gamma.assign(np.full(48, 100, np.float32))  # half precision holds 48 squares of 37
+    [image] = images = pictures(1, (32, 32))
+    file = to_tflite(model, options=GraphOptions(output="features"))
+    found = emulate(file, images, "float16")
+    assert not found.overflow
+    expected = model.predict(image[None], verbose=0)
+    np.testing.assert_allclose(found.scores, expected, atol=5e-3)
 
 
 def test_features_are_normalised(model, images):

@@ -247,8 +247,8 @@ def _difference(graph: InferenceGraph, reference: Reference | None) -> str:
 def _exact_layers(graph: InferenceGraph) -> tuple[str, ...]:
     """The layers that stay in float in every file.
 
-    A head that compares normalised features multiplies their cosines by a hundred or so: in int8,
-    logits would change by up to one.
+    A head that compares normalised features multiplies their cosines by a hundred or so, and with
+    them what int8 rounds.
     """
     has_head = graph.tail is None and graph.options.output != "features"
     compares = has_head and getattr(graph.spec, "normalized_features", False)

@@ -160,7 +160,8 @@ class TensorFlowOps(Ops):
 
     def normalized(self, x):
         with tf.name_scope("normalized"):
-            # The mean of squares, because their sum can overflow in half precision.
+            # As in `norm`, in half precision; the quotient does not change.
+            x *= 1 / STREAM_DIVISOR
             mean_square = tf.reduce_mean(tf.multiply(x, x), axis=-1, keepdims=True)
             return x * (tf.math.rsqrt(mean_square) * x.shape[-1] ** -0.5)
 
