@@ -1,5 +1,6 @@
 """Runs the files of runs in clients that know a file only by itself, and compares their scores.
 
+A classifier from a list of words, with its ten photographs, is among them.
 Each client is a row of `CLIENTS`. Those of PyPI are installed in their own environments; those in
 browsers need Node.js, Chromium and `npm ci --prefix web_demo`. A client receives held-out images
 with equal pixels, which shows whether it normalises and runs as LiteRT does here: the first table
@@ -21,6 +22,7 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ from keras_vit import _files, deploy, runs
 from keras_vit._errors import RefusedError
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import run
+from keras_vit.data.images import read_picture
 from keras_vit.deploy.bundle.description import read_golden
 from keras_vit.deploy.clients import CLIENTS as KNOWN
 from keras_vit.runs import newest_run
@@ -40,6 +43,7 @@ from keras_vit.tflite.client_process import run_runner
 from keras_vit.tflite.runtimes import runs as supports
 
 HERE = Path(__file__).parent
+_WORDS = HERE.parent / "android_demo/testing/words/cifar10-words"
 QUANTIZE = ("none", "float16", "dynamic", "int8")
 # An accuracy is predicted if it differs by less than this many images.
 _IMAGES = 2
@@ -141,6 +145,20 @@ def main(arguments: Arguments) -> None:
     check_python(arguments.python)
     commands, wrong = _commands(arguments.environments, arguments.python)
     results, missing = [], {}
+    for bundle in _bundles(arguments, wrong):
+        for client, command in commands.items():
+            print(f"{bundle.name} in {client.name}", flush=True)
+            results.append(bundle.result(client, command, wrong, missing))
+    print(f"\nThe largest difference of a probability\n{_differences(results)}")
+    print(f"\nAccuracies\n{_accuracies(results)}")
+    for name, why in missing.items():
+        print(f"{name} is not installed: {why}")
+    if wrong:
+        raise RefusedError("\n".join(wrong))
+
+
+def _bundles(arguments: Arguments, wrong: list[str]) -> Iterator[_Bundle]:
+    """The files of each run, and those of words; what is refused is added to a list."""
     for folder in arguments.run or [newest_run()]:
         opened = runs.open_run(folder)
         pictures, classes = _pictures(opened, arguments.images)
@@ -151,16 +169,9 @@ def main(arguments: Arguments) -> None:
             )
             wrong += [f"{folder}: {why}" for why in bundles.refused.values()]
             for golden in sorted(Path(exported).glob("*/golden.json")):
-                bundle = _Bundle(opened.path.name, golden.parent, pictures, classes)
-                for client, command in commands.items():
-                    print(f"{bundle.name} in {client.name}", flush=True)
-                    results.append(bundle.result(client, command, wrong, missing))
-    print(f"\nThe largest difference of a probability\n{_differences(results)}")
-    print(f"\nAccuracies\n{_accuracies(results)}")
-    for name, why in missing.items():
-        print(f"{name} is not installed: {why}")
-    if wrong:
-        raise RefusedError("\n".join(wrong))
+                yield _Bundle(opened.path.name, golden.parent, pictures, classes)
+    samples = sorted(_WORDS.glob("samples/*"))
+    yield _Bundle(_WORDS.name, _WORDS, [read_picture(sample) for sample in samples])
 
 
 def _commands(folder: Path, python: str) -> tuple[dict[Client, list[Any]], list[str]]:
@@ -215,13 +226,19 @@ def _accuracies(results: list[Result]) -> str:
 
 
 class _Bundle:
-    """A bundle, and what LiteRT gives here for its cases."""
+    """A bundle, and what LiteRT gives here for its cases; without classes there is no accuracy."""
 
-    def __init__(self, run: str, folder: Path, pictures: list[np.ndarray], classes: np.ndarray):
+    def __init__(
+        self,
+        run: str,
+        folder: Path,
+        pictures: list[np.ndarray],
+        classes: np.ndarray | None = None,
+    ):
         floor = _files.read_json(folder / "model.json", format=1)["runtime_floor"]
         opened = deploy.open_bundle(folder)
         own = opened.preprocessing
-        self.name, self.precision, self.run = f"{run}, {folder.name}", folder.name, run
+        self.name, self.precision, self.run = f"{run}, {opened.precision}", opened.precision, run
         self.floor, self.tolerance = floor, read_golden(folder)[1].scores
         self.content = (folder / "model.tflite").read_bytes()
         self.pictures, self.classes = pictures, classes
@@ -259,6 +276,8 @@ class _Bundle:
         difference = float(np.abs(scores - self.expected[:count]).max())
         if must and not difference <= self.tolerance:
             wrong.append(f"{self.name} in {client.name}: {difference:.3g} > {self.tolerance:.3g}")
+        if self.classes is None:
+            return made(difference)
         accuracies = {"equal": self._accuracy(scores)}
         if client.resizes:
             found = _answer(command, self.content, self.pictures[:count], client.name)["scores"]

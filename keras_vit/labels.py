@@ -173,7 +173,8 @@ def _probabilities(
         raise UsageError("predictions must be finite. Received: NaN or infinity.")
     scores = answer_scores(predictions, from_logits)
     if from_logits and activation == "sigmoid" and predictions.shape[1] > 1:
-        return 0.5 * (1 + np.tanh(0.5 * scores))  # exp would overflow
+        with np.errstate(over="ignore"):  # below -700, where the probability is 0
+            return 1 / (1 + np.exp(-scores))
     if from_logits:
         powers = np.exp(scores - scores.max(axis=1, keepdims=True))
         return powers / powers.sum(axis=1, keepdims=True)

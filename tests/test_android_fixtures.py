@@ -79,16 +79,19 @@ def test_the_bundle_that_is_too_new_for_the_apks_runtime_is_one(tool):
     assert deploy.check_golden(folder).passed
 
 
-def test_run_prints_the_probabilities_that_the_app_shows(tool, invoke, tmp_path):
+@pytest.mark.parametrize("kind", ["cifar10-float16", "cifar10-words"])
+def test_run_prints_the_probabilities_that_the_app_shows(kind, tool, invoke, tmp_path):
     """`ClassifyTest` reads the same file, and has the same tolerance."""
     committed = json.loads(tool["SAMPLES"].read_text())
-    bundle = ASSETS / "bundles" / committed["bundle"]
-    command = ("export/run.py", "--bundle", bundle, "--json", bundle / "samples")
+    [(folder, samples)] = [each for each in committed.items() if each[0].endswith(kind)]
+    bundle = DEMO / folder
+    command = ("export/run.py", "--bundle", bundle, "--top-k", 3, "--json", bundle / "samples")
     code, printed, error = invoke(*command, cwd=tmp_path)
     assert code == 0, error
     lines = [json.loads(line) for line in printed.splitlines()]
-    assert [Path(line["picture"]).name for line in lines] == list(committed["samples"])
-    for line, sample in zip(lines, committed["samples"].values(), strict=True):
-        best = line["predictions"][0]
-        assert best["label"] == sample["label"]
-        assert best["probability"] == pytest.approx(sample["probability"], abs=1e-4)
+    assert [Path(line["picture"]).name for line in lines] == list(samples)
+    for line, best in zip(lines, samples.values(), strict=True):
+        found = line["predictions"]
+        assert [each["label"] for each in found] == [each["label"] for each in best]
+        for one, other in zip(found, best, strict=True):
+            assert one["probability"] == pytest.approx(other["probability"], abs=1e-4)

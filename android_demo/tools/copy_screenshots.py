@@ -14,7 +14,8 @@ from project import APP_TARGET, ROOT
 
 DRAWN = APP_TARGET / "screenshots"
 KEPT = ROOT / "screenshots"
-PAGES = (ROOT / "README.md", ROOT.parent / "docs/android.md")
+DOCS = ROOT.parent / "docs"
+PAGES = (ROOT / "README.md", DOCS / "android.md", DOCS / "guide-zero-shot.md")
 
 
 def main() -> int:

@@ -47,8 +47,9 @@ def _check(folder: Path) -> None:
 
 def _run(sample: Path, repository: Path) -> Result:
     """Runs the sample on the app's samples and compares with Python's answers."""
-    expected = json.loads((ROOT / "app/src/test/resources/fixtures/samples.json").read_text())
-    bundle = ASSETS / "bundles" / expected["bundle"]
+    fixture = json.loads((ROOT / "app/src/test/resources/fixtures/samples.json").read_text())
+    bundle = ASSETS / "bundles/cifar10-float16"
+    expected = fixture[str(bundle.relative_to(ROOT))]
     pictures = sorted(bundle.glob("samples/*.jpg"))
     words = " ".join(map(str, (litert_folder(), bundle, *pictures)))
     text = run(
@@ -59,7 +60,7 @@ def _run(sample: Path, repository: Path) -> Result:
     )
     print(text, flush=True)
     answers = re.findall(r"(\w+\.jpg): (\S+) \((\S+)\)$", text, re.MULTILINE)
-    right = sum(_is_right(expected["samples"][name], *answer) for name, *answer in answers)
+    right = sum(_is_right(expected[name][0], *answer) for name, *answer in answers)
     if "\nCPU: passed\n" not in text:
         fail("the sample's golden check did not pass on the CPU.")
     return Result("libraries: a program outside this repository", right, len(pictures))

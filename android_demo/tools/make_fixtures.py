@@ -46,6 +46,8 @@ _DIGITS = _DEMO / "testing/src/main/resources/fixtures"
 _APP = _DEMO / "app/src/test/resources/fixtures"
 _ASSETS = _DEMO / "app/src/main/assets"
 MODELS = _DEMO / "testing/models"
+# Of the app's photographs, and of a classifier from a list of words.
+SAMPLED = (_ASSETS / "bundles/cifar10-float16", _DEMO / "testing/words/cifar10-words")
 
 # Widths and heights: single pixels, odd sides, portrait, landscape, a camera's frame.
 _SIZES = [(1, 1), (1, 7), (9, 1), (13, 17), (24, 20), (31, 64), (64, 31), (97, 203), (640, 480)]
@@ -285,18 +287,22 @@ def _predictions() -> list[dict[str, Any]]:
         *(np.array([logit]) for logit in (3.5, -40.0, 0.0, 1000.0)),  # binary classifiers
     ]
     probabilities = [np.full(8, 0.125), generator.integers(0, 3, 20) / 2, np.array([0.2, 0.8])]
-    probabilities += [np.array([0.3]), np.array([0.75])]
-    cases = [_prediction(scores, "logits") for scores in logits]
-    return cases + [_prediction(scores, "probabilities") for scores in probabilities]
+    probabilities += [np.array([each]) for each in (0.3, 0.75, 1.0005)]
+    cases = [
+        _prediction(scores, "logits", each) for each in ("softmax", "sigmoid") for scores in logits
+    ]
+    return cases + [_prediction(scores, "probabilities", "sigmoid") for scores in probabilities]
 
 
-def _prediction(scores: np.ndarray, kind: str) -> dict[str, Any]:
+def _prediction(scores: np.ndarray, kind: str, activation: str) -> dict[str, Any]:
     scores = scores.astype(np.float32)
     names = numbered(len(scores))
     answers = answers_of(names)
-    decoded = keras_vit.decode_predictions(scores[None], names, 5, kind == "logits")[0]
+    options = names, 5, kind == "logits", activation
+    [decoded] = keras_vit.decode_predictions(scores[None], *options)
     return {
         "kind": kind,
+        "activation": activation,
         "scores": [float(score) for score in scores],
         "classes": [answers.index(name) for name, _ in decoded],
         "probabilities": [probability for _, probability in decoded],
@@ -334,15 +340,17 @@ def digits_and_scores() -> dict[str, Any]:
 
 
 def samples_and_probabilities() -> dict[str, Any]:
-    """The most probable class of each sample picture, and its probability."""
-    name = "cifar10-float16"
-    bundle = open_bundle(_ASSETS / "bundles" / name)
-    samples = {}
-    for picture in sorted((_ASSETS / "bundles" / name / "samples").iterdir()):
+    """The three most probable classes of each sample picture, by the bundle's folder."""
+    return {str(folder.relative_to(_DEMO)): _best_of_samples(folder) for folder in SAMPLED}
+
+
+def _best_of_samples(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    bundle, found = open_bundle(folder), {}
+    for picture in sorted((folder / "samples").iterdir()):
         scores = bundle.predict(keras_vit.preprocess(read_picture(picture), bundle))
-        [[best]] = keras_vit.decode_predictions(scores, bundle.labels, 1, bundle.from_logits)
-        samples[picture.name] = {"label": best[0], "probability": round(best[1], 6)}
-    return {"bundle": name, "samples": samples}
+        [best] = keras_vit.decode_predictions(scores, bundle, 3, bundle.from_logits)
+        found[picture.name] = [{"label": name, "probability": round(p, 6)} for name, p in best]
+    return found
 
 
 def _converted(compute: Callable[[tf.Tensor], tf.Tensor]) -> bytes:

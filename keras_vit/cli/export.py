@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from keras_vit import _checks, deploy
 from keras_vit._errors import RefusedError, UsageError
@@ -126,8 +126,16 @@ def save_memory() -> None:
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 
-def export_trained(trained: deploy.TrainedModel, out: Path, arguments: FileOptions) -> None:
-    """Exports a model to a folder, and prints what was measured."""
+def export_trained(
+    trained: deploy.TrainedModel, out: Path, arguments: FileOptions, **more: Any
+) -> None:
+    """Exports a model to a folder, and prints what was measured.
+
+    Args:
+        trained, out: the model and the folder.
+        arguments: the options of the files.
+        more: other keywords of `export_bundles`.
+    """
     from keras_vit.labels import answers_of, count_of
 
     if trained.source:
@@ -146,6 +154,7 @@ def export_trained(trained: deploy.TrainedModel, out: Path, arguments: FileOptio
         threads=sorted(set(arguments.threads)),
         say=lambda line: print(f"  {line}"),
         **own,
+        **more,
     )
     if bundles.written:
         print(f"\n{deploy.recommendation(bundles.written)}")

@@ -22,6 +22,8 @@ from keras_vit.cli._printing import warn
 from keras_vit.cli._program import load
 from keras_vit.cli._progress import CountPrinter
 from keras_vit.cli.export import PACKAGES, FileOptions, export_trained, save_memory
+from keras_vit.deploy.bundle.folder import check_bundles_in
+from keras_vit.deploy.precisions import precision_of
 from keras_vit.zero_shot.texts import TEMPLATES, check_texts
 
 _QUANTIZE = FileOptions.__dataclass_fields__["quantize"]
@@ -39,13 +41,17 @@ class _ModelOptions:
     """A text file with a label in each line. Default: the names of the folders in --data."""
     templates: Path | None = None
     """A text file with a template in each line, which has {} where the label goes; their vectors
-    are averaged. Default: 'This is a photo of {}.'"""
+    are averaged. Default: those of the bundles to relabel, or 'This is a photo of {}.'"""
     data: str | None = option(None, check=check_data)
     """Labelled pictures to measure the accuracy on, and to measure ranges: a folder with one
     subfolder for each class, whose names are labels, or a source such as 'digits'. Default:
     random images are compared, and there is no accuracy."""
     image_size: int | tuple[int, int] | None = option(None, check=_checks.positive_integer)
     """One number, or height and width, in pixels; positions are resampled. Default: the model's."""
+    relabel: Path | None = None
+    """A folder of bundles that this command wrote from the same weights: those of --quantize in it
+    get these labels, and nothing is converted or quantised again. It may be --out. Default:
+    files are converted."""
     out: Path | None = None
     """The folder to write."""
 
@@ -68,6 +74,8 @@ class Arguments(FileOptions, _ModelOptions):
             )
         _check_folder(self.weights)
         super().__post_init__()
+        if self.relabel is not None:
+            check_bundles_in(self.relabel, [precision_of(name).name for name in self.quantize])
 
 
 def run(arguments: Arguments) -> None:
@@ -81,6 +89,8 @@ def run(arguments: Arguments) -> None:
     import keras_vit
     from keras_vit.data.sources import open_source
 
+    if arguments.relabel and not arguments.templates:
+        templates = _templates_of(arguments)
     source = arguments.data and open_source(arguments.data)
     if labels is None:
         labels = source.labels
@@ -99,7 +109,21 @@ def run(arguments: Arguments) -> None:
     )
     if arguments.output is arguments.client is None:
         arguments = dataclasses.replace(arguments, output="probabilities")
-    export_trained(deploy.of_model(build, source), arguments.out, arguments)
+    trained = deploy.of_model(build, source)
+    export_trained(trained, arguments.out, arguments, relabel=arguments.relabel)
+
+
+def _templates_of(arguments: Arguments) -> tuple[str, ...]:
+    """Those of the bundles to relabel; they are read before the texts, which may take minutes."""
+    from keras_vit.deploy.earlier_files import read_words
+
+    names = [precision_of(name).name for name in arguments.quantize]
+    [templates, *others] = [read_words(arguments.relabel / n).zero_shot.templates for n in names]
+    if any(each != templates for each in others):
+        raise UsageError(
+            f"{arguments.relabel}: its bundles have different templates; give --templates."
+        )
+    return tuple(templates)
 
 
 def _check_folder(weights: str) -> None:
@@ -127,16 +151,21 @@ def _lines(file: Path) -> tuple[str, ...]:
 
 
 def _with_names_of(source: Any, labels: Sequence[str]) -> Any:
-    """The pictures with the labels' spellings of the folders' names.
+    """The pictures with the labels' spellings of the folders' names, if any is a label.
 
     Raises:
-        UsageError: a folder is none of the labels, so that accuracy could not be measured.
+        UsageError: some folders are labels and others not, so accuracy could not be measured.
     """
     spelled = {label.replace("_", " "): label for label in labels}
     names = [spelled.get(name.replace("_", " ")) for name in source.labels]
+    if not any(names):
+        print("accuracy  is not measured: no folder of --data is named like a label")
+        return source
     if None in names:
         raise UsageError(
             f"--data {source.name}: {shown(source.labels[names.index(None)])} is none of the "
             "labels, so accuracy cannot be measured; add it, or rename the folder."
         )
+    if len(names) < len(labels):
+        print("accuracy  a picture counts as wrong where a label without pictures is best")
     return dataclasses.replace(source, labels=tuple(names))

@@ -151,6 +151,7 @@ def export_bundles(
     labels: Sequence[str] | None = None,
     preprocessing: Preprocessing | None = None,
     golden: str | os.PathLike | None = None,
+    relabel: str | os.PathLike | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Bundles:
     """Writes a bundle for each precision, and a card that compares them.
@@ -182,6 +183,9 @@ def export_bundles(
             models have a preprocessing.
         golden: the picture to store in each golden.json, made smaller: all who have a bundle can
             see it. None: one of the compared images.
+        relabel: a folder of bundles of a `zero_shot_model` with the same image tower: their files
+            get the head and the labels of this one, and nothing is converted or quantised again.
+            A model that was saved and loaded does not know that its head was made of texts.
         say: called with each line of progress.
 
     Raises:

@@ -46,6 +46,7 @@ class ExportOptions:
     calibrate: int = CALIBRATED
     labels: tuple[str, ...] | None = None
     preprocessing: Preprocessing | None = None
+    relabel: str | os.PathLike | None = None
     say: Callable[[str], None] = lambda line: None
 
     @classmethod
@@ -81,6 +82,10 @@ class ExportOptions:
             names = ", ".join(precision.quantize for precision in precisions)
             raise UsageError(
                 f"recipe can only be used with quantize={choosing!r}. Received: quantize={names!r}."
+            )
+        if self.recipe is not None and self.relabel is not None:
+            raise UsageError(
+                "recipe is for a conversion; the files that relabel changes have theirs."
             )
         check_for(self.wanted_client, self.output, precisions)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from pathlib import Path
 from typing import Any
 
 from keras_vit.deploy.convert.converter import Converter, MadeFile
 from keras_vit.deploy.convert.float_layers import choose_float_layers, read_recipe
 from keras_vit.deploy.convert.quantize import check_layers
+from keras_vit.deploy.earlier_files import EarlierFiles
 from keras_vit.deploy.export_options import ExportOptions
 from keras_vit.deploy.judge.client_verdict import check_model_for, judge_client, seen_by
 from keras_vit.deploy.judge.judged_file import JudgedFile, check, compared, judge_file
@@ -40,7 +42,7 @@ def resolved_for(model: Any, options: ExportOptions) -> Resolved:
 
 def prepared(
     resolved: Resolved, model: Any, data: Any, options: ExportOptions
-) -> tuple[Converter, Samples]:
+) -> tuple[Converter | EarlierFiles, Samples]:
     """Computes Keras' scores and writes the graphs; `resolved` is not needed afterwards.
 
     Args:
@@ -50,7 +52,9 @@ def prepared(
         options: the options of the export.
     """
     release_memory()  # TensorFlow keeps the initial values of weights that were read from a file
-    about = resolved.about
+    about, earlier = resolved.about, None
+    if options.relabel is not None:
+        earlier = EarlierFiles(resolved, Path(options.relabel), options.precisions)
     if isinstance(model, TrainedModel):
         samples = model.samples(options)
     else:
@@ -59,6 +63,8 @@ def prepared(
     if options.client and isinstance(model, TrainedModel) and model.source:
         pictures = model.pictures(len(samples.compared.inputs))
         samples = seen_by(options.wanted_client, samples, pictures, about.preprocessing)
+    if earlier is not None:
+        return earlier, samples
     options.say("writing the graph")
     converter = Converter(
         resolved, options.quantize, samples.calibration, options.min_runtime, samples.compared
@@ -93,15 +99,19 @@ def _scored(resolved: Resolved, samples: Samples, options: ExportOptions) -> Sam
 
 
 def judged_file_of(
-    converter: Converter, samples: Samples, precision: Precision, options: ExportOptions
+    converter: Converter | EarlierFiles,
+    samples: Samples,
+    precision: Precision,
+    options: ExportOptions,
 ) -> JudgedFile:
     """Makes and compares a file; raises a `RefusedError` if it does not meet the options."""
     name, layers, recipe = precision.quantize, options.float_layers, None
-    if precision.base:
+    if precision.base and options.relabel is None:
         recipe = converter.about.recipe
         recipe = recipe or _chosen(converter, samples.for_float_layers, precision, options)
         layers = tuple(recipe["float_layers"])
-    options.say(f"{name}: converting")
+    doing = "converting" if options.relabel is None else "replacing the head"
+    options.say(f"{name}: {doing}")
     made = converter.made(name, layers, recipe)
     options.say(f"{name}: comparing with Keras")
     judged = judge_file(made, samples.compared, options.gpu)

@@ -42,7 +42,8 @@ class About:
         weights_sha256: a hash of the weights; only bundles with the same hash share a card.
         note: why Keras' own graph is exported; "" if the graph is rebuilt.
         recipe: the content of the recipe.json that replaces a search; None without one.
-        zero_shot: how the head was made of texts; None if it was trained.
+        zero_shot: how the head was made of texts, and "tower_sha256", a hash of all else that files
+            depend on; None if it was trained.
     """
 
     name: str
@@ -162,7 +163,7 @@ def resolve(
         parameters,
         sha256,
         note,
-        zero_shot=base.zero_shot if own_head else None,
+        zero_shot=_zero_shot(base, preprocessing) if own_head else None,
     )
     computing = _computing(options.output, model, base) if own_head else model
     if note:
@@ -312,6 +313,19 @@ def _hash(model: Any, base: ImageModel | None, tail: Any, note: str) -> str:
         named = [(name.key, name.variable(base)) for name in names]
     others = [] if tail is None else tail.variables
     return sha256_of([*named, *((f"tail/{i}", v) for i, v in enumerate(others))])
+
+
+def _zero_shot(model: ImageModel, preprocessing: Preprocessing | None) -> dict[str, Any] | None:
+    """How a head was made of texts, with a hash of all that its files depend on but the head."""
+    described = model.zero_shot
+    if described is None:
+        return None
+    defaults = {field.name: field.default for field in dataclasses.fields(model.spec)}
+    spec = {name: value for name, value in model.spec.to_dict().items() if value != defaults[name]}
+    pixels = preprocessing and (preprocessing.mean, preprocessing.scale)
+    names = weight_names(model.spec, 0, model.image_size)
+    tower = [(f"{spec} {pixels}", ()), *((name.key, name.variable(model)) for name in names)]
+    return described | {"tower_sha256": sha256_of(tower)}
 
 
 def _float32(variable: Any) -> np.ndarray:

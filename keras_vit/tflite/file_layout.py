@@ -99,6 +99,14 @@ def unpacked(content: Any) -> tuple[Any, dict[int, np.ndarray]]:
     return model, {i: np.frombuffer(content, np.uint8, *place) for i, place in places.items()}
 
 
+def loaded(file: Model) -> Any:
+    """The `ModelT` of a file with all its weights, as `split` takes it."""
+    model, behind = unpacked(mapped(file))
+    for i, weight in behind.items():
+        model.buffers[i].data = weight
+    return model
+
+
 def ending_at(file: Model, tensor: int) -> bytes:
     """A file whose output is a tensor of another file, and which computes nothing after it.
 
@@ -106,9 +114,7 @@ def ending_at(file: Model, tensor: int) -> bytes:
         file: a `.tflite` file of one graph.
         tensor: the index of a tensor that one of its operators writes.
     """
-    model, behind = unpacked(mapped(file))
-    for i, weight in behind.items():
-        model.buffers[i].data = weight
+    model = loaded(file)
     [graph] = model.subgraphs
     last = next(i for i, op in enumerate(graph.operators) if tensor in op.outputs)
     graph.operators = graph.operators[: last + 1]
@@ -130,13 +136,16 @@ def _contiguous(array: np.ndarray) -> np.ndarray:
 def _inside(model: Any, weights: Mapping[int, np.ndarray], size: int) -> LaidOutFile:
     for buffer in model.buffers:
         buffer.offset = buffer.size = 0
+    # Small ones are in the image, where a graph's constants of one element are read.
+    large = {i: weight for i, weight in weights.items() if weight.nbytes >= _LARGE}
     for i, weight in weights.items():
         # The builder leaves space for it, because its values have no memory of their own.
-        model.buffers[i].data = np.broadcast_to(np.uint8(0), weight.nbytes)
+        space = np.broadcast_to(np.uint8(0), weight.nbytes)
+        model.buffers[i].data = space if i in large else np.ravel(weight).view(np.uint8)
     builder = _packed(model, size)
     image = builder.Output()
     places = (len(image) - distance for distance in builder.spaces)
-    found = zip(places, (weights[i] for i in sorted(weights)), strict=True)
+    found = zip(places, (large[i] for i in sorted(large)), strict=True)
     return LaidOutFile(image, sorted(found, key=lambda pair: pair[0]))
 
 

@@ -157,6 +157,9 @@ def test_options_are_known(folder):
     ):  # fmt: skip
         (folder / "runs" / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / "runs" / file).touch()
+    (folder / "bundles/words/float16").mkdir(parents=True)
+    (folder / "bundles/table.json").touch()
+    (folder / "bundles/words/float16/model.json").touch()
     for _, name, *words in (each.words for each in ALL if each.words[0] == "keras-vit"):
         command = importlib.import_module(f"keras_vit.cli.{name.replace('-', '_')}")
         read(command.Arguments, words, getattr(command, "defaults", None))
@@ -214,6 +217,7 @@ def folder(tmp_path, trained_run, shared_folder, randomised, publish, monkeypatc
         shutil.copytree(shared_folder, tmp_path / data)
     shutil.copytree(ROOT / "tests/fixtures/zero_shot/siglip2", tmp_path / "siglip2")
     (tmp_path / "labels.txt").write_text("cat\ndog\n")
+    (tmp_path / "others.txt").write_text("cat\ndog\nhouse\n")
     (tmp_path / "templates.txt").write_text("a photo of a {}.\na drawing of a {}.\n")
     for name in ("photo.jpg", "horse.jpg"):
         shutil.copyfile(next(shared_folder.glob("*/*.jpg")), tmp_path / name)

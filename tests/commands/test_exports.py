@@ -4,6 +4,7 @@ import functools
 import json
 import re
 import resource
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from keras_vit.deploy.compression import summary
 
 TFLITE, SAVED_MODEL = "export/to_tflite.py", "export/to_saved_model.py"
 ZERO_SHOT = "export/zero_shot.py"
+WORDS = Path(__file__).parents[2] / "android_demo/testing/words/cifar10-words"
 FEW = ("--images", "40", "--calibrate", "8", "--threads", "1")
 SHORT = ("--duration", "4 steps", "--images", "40", "--max-drop", "40")
 
@@ -82,6 +84,23 @@ def test_words_become_a_classifier_in_a_bundle(done, fixtures, image_folder, tmp
     assert (bundle.labels, bundle.from_logits) == (names, False)
     made = "- Head: made of the classes' names by the text tower, in `This is a photo of {}.`\n"
     assert made in (tmp_path / "made/card.md").read_text()
+    (tmp_path / "others.txt").write_text("\n".join([*names, "dog"]))
+    words = ("--weights", fixtures / "zero_shot/siglip2", "--data", image_folder)
+    (tmp_path / "others_templates.txt").write_text("{}\na {}\n")
+    others = ("--labels", "others.txt", "--templates", "others_templates.txt")
+    out, error = done(ZERO_SHOT, *words, *others, "--relabel", "made", "--out", "others", *FEW)
+    assert error == ""
+    assert "a picture counts as wrong where a label without pictures is best" in out
+    assert "float16: replacing the head" in out
+    assert deploy.open_bundle(tmp_path / "others/float16").labels == (*names, "dog")
+    (tmp_path / "others.txt").write_text("cat\ndog")
+    others = ("--labels", "others.txt", "--relabel", "others", "--out", "others")
+    out, error = done(ZERO_SHOT, *words, *others, *FEW)
+    assert error == ""
+    assert "accuracy  is not measured: no folder of --data is named like a label" in out
+    description, _ = deploy.read_bundle(tmp_path / "others/float16")
+    assert description["output"]["classes"] == 2
+    assert description["zero_shot"]["templates"] == ["{}", "a {}"]
     (tmp_path / "labels.txt").write_text("\n".join(reversed(names)) + "\n\n")
     (tmp_path / "templates.txt").write_text("This is a photo of {}.")
     words = (
@@ -100,6 +119,20 @@ def test_words_become_a_classifier_in_a_bundle(done, fixtures, image_folder, tmp
     images = np.random.default_rng(0).uniform(-1, 1, (1, 32, 32, 3)).astype(np.float32)
     logits, found = again.predict(images), bundle.predict(images)
     np.testing.assert_allclose(found[:, ::-1], 1 / (1 + np.exp(-logits)), atol=2e-3)
+
+
+@pytest.mark.slow
+def test_bundles_of_different_templates_need_templates(refused, fixtures, tmp_path):
+    description = json.loads((WORDS / "model.json").read_text())
+    for name, template in (("float16", "{}"), ("dynamic", "a {}")):
+        (tmp_path / "words" / name).mkdir(parents=True)
+        description["zero_shot"]["templates"] = [template]
+        (tmp_path / "words" / name / "model.json").write_text(json.dumps(description))
+    (tmp_path / "labels.txt").write_text("cat\ndog\n")
+    words = ("--weights", fixtures / "zero_shot/siglip2", "--labels", "labels.txt")
+    words += ("--relabel", "words", "--out", "out", "--quantize", "float16", "dynamic")
+    line = refused(ZERO_SHOT, *words)
+    assert line.endswith("words: its bundles have different templates; give --templates.")
 
 
 @pytest.mark.slow

@@ -167,6 +167,7 @@ def folder(tmp_path, monkeypatch):
         ("zero-shot --weights run --labels words.txt --out zs", "run is a run; use"),
         ("zero-shot --weights full --labels gone.txt --out zs", "gone.txt does not exist."),
         ("zero-shot --weights full --labels words.txt --out full", "full is not empty"),
+        ("zero-shot --weights full --labels words.txt --relabel full --out zs", "bundle float16"),
         ("zero-shot --weights full --labels words.txt --out zs --output features", "features"),
         ("zero-shot --weights full --labels twice.txt --out zs", "the label 'cat' is there twice"),
         ("zero-shot --weights full --labels gap.txt --out zs", "label 2 is empty; name the class"),

@@ -5,8 +5,6 @@ import pytest
 
 import keras_vit
 from keras_vit import data, deploy
-from keras_vit.deploy.bundle.android import check_for_app
-from keras_vit.deploy.bundle.web import check_for_site
 from keras_vit.deploy.convert.converter import to_tflite
 from keras_vit.deploy.graph.graph_options import GraphOptions
 from keras_vit.deploy.resolve import resolve
@@ -113,25 +111,6 @@ def test_a_bundle_of_logits_is_decoded_as_its_model(model, images, tmp_path):
     for one, other in zip(found, expected, strict=True):
         assert [label for label, _ in one] == [label for label, _ in other]
         np.testing.assert_allclose([p for _, p in one], [p for _, p in other], atol=1e-5)
-
-
-def test_logits_that_a_client_would_compare_are_refused(model, images, name, tmp_path):
-    deploy.export_bundles(model, tmp_path / "out", "none", images, threads=())
-    bundle, page = tmp_path / "out/float32", tmp_path / "web_demo/page"
-    page.mkdir(parents=True)
-    (page / "index.html").touch()
-    checks = (
-        lambda: check_for_app(bundle, None, "words"),
-        lambda: check_for_site({"words": bundle}, page.parent, tmp_path / "site"),
-    )
-    for check, who in zip(checks, ("app", "page"), strict=True):
-        if name == "clip":
-            check()
-        else:
-            with pytest.raises(
-                keras_vit.UsageError, match=f"the {who} compares logits .* output prob"
-            ):
-                check()
 
 
 def test_pictures_of_some_of_the_labels_are_judged_by_accuracy(model, pictures, tmp_path):

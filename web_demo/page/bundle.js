@@ -88,9 +88,12 @@ function readOutput(json) {
   }
   const classes = integer(json.classes, "output.classes", MOST_CLASSES);
   check(String(json.shape) === `1,${classes}`, "output.shape", json.shape);
+  const activation = json.activation ?? "softmax"; // older bundles state none
+  check(["softmax", "sigmoid"].includes(activation), "output.activation", activation);
   return {
     kind: json.kind,
     classes,
+    isExclusive: activation === "softmax" || classes === 1, // otherwise several can be right
     dtype: dtype(json.dtype, "output.dtype"),
     quantization: quantization(json, "output"),
   };

@@ -21,7 +21,7 @@ export async function classify(image, bundle, engine, k = 5) {
   if (!scores.every(Number.isFinite)) {
     throw new UserError("The model gives scores that are no finite numbers.");
   }
-  const all = probabilities(scores, output.kind);
+  const all = probabilities(scores, output);
   return {
     tensor,
     scores,

@@ -18,7 +18,7 @@ export function readGolden(json, description) {
     image: { width, height, data: decoded(json, "image", [height, width, 3], ["uint8"]) },
     tensor: expectedTensor(decoded(json, "tensor", size, ["uint8", "float32"]), input),
     scores: decoded(json, "scores", [output.classes], ["float32"]),
-    kind: output.kind,
+    output,
     tolerance: {
       tensor: positive(json, "tensor"),
       scores: positive(json, "scores"),
@@ -50,8 +50,8 @@ export function compare(golden, tensor, scores, isHalf) {
     tensorTolerance: golden.tolerance.tensor,
     scoreDifference,
     scoreTolerance: tolerance,
-    expectedClass: largest(probabilities(golden.scores, golden.kind)),
-    foundClass: largest(probabilities(scores, golden.kind)),
+    expectedClass: largest(probabilities(golden.scores, golden.output)),
+    foundClass: largest(probabilities(scores, golden.output)),
     // NaN is in no tolerance.
     passed: tensorDifference <= golden.tolerance.tensor && scoreDifference <= tolerance,
   };

@@ -22,11 +22,15 @@ export function answersOf(labels) {
  * The probabilities of a model's answers, in float64 as in `keras_vit.decode_predictions`.
  *
  * A logit z of a single class is the pair (0, z), whose softmax is 1 - sigmoid(z) and sigmoid(z).
+ *
+ * @param {Float32Array} scores
+ * @param {object} output `output` of a description (bundle.js)
  */
-export function probabilities(scores, kind) {
+export function probabilities(scores, { kind, isExclusive }) {
   const isLogit = kind === "logits";
-  const all = scores.length === 1 ? [isLogit ? 0 : 1 - scores[0], scores[0]] : Array.from(scores);
+  const all = scores.length === 1 ? [isLogit ? 0 : Math.max(1 - scores[0], 0), scores[0]] : Array.from(scores);
   if (!isLogit) return all;
+  if (!isExclusive) return all.map((score) => 1 / (1 + Math.exp(-score)));
   const largest = all.reduce((a, b) => Math.max(a, b), -Infinity); // or exp would overflow
   const exponentials = all.map((score) => Math.exp(score - largest));
   const sum = exponentials.reduce((total, value) => total + value, 0);

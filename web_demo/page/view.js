@@ -60,18 +60,23 @@ function statusOf(model, bundle, pictures) {
 }
 
 function factsOf({ description, labels }, version) {
-  const { model, precision, input, bytes } = description;
+  const { model, precision, input, output, bytes } = description;
   const facts = {
     Model: model,
     Precision: precision,
     Size: `${(bytes / 2 ** 20).toFixed(2)} MiB`,
     Input: `${input.width} × ${input.height} pixels`,
-    Classes: labels.length.toLocaleString("en"),
+    Classes: classesOf(labels, output),
     "LiteRT.js": version,
   };
   return Object.entries(facts).map(([name, value]) =>
     made("div", {}, made("dt", { textContent: name }), made("dd", { textContent: value })),
   );
+}
+
+function classesOf(labels, { isExclusive }) {
+  const count = labels.length.toLocaleString("en");
+  return isExclusive ? count : `${count}, of which several can be right`;
 }
 
 const cards = new Map(); // of each picture's id: {picture, card}
@@ -191,11 +196,11 @@ function drawCheck({ check }) {
   element("verdict").replaceChildren(
     made("p", { className: check.passed ? "right" : "wrong", textContent: verdict }),
     made("table", {}, ...rows),
-    made("p", { textContent: classesOf(check) }),
+    made("p", { textContent: foundClassOf(check) }),
   );
 }
 
-function classesOf({ labels, expectedClass, foundClass }) {
+function foundClassOf({ labels, expectedClass, foundClass }) {
   const expected = labels[expectedClass];
   if (expectedClass === foundClass) return `Both say: ${expected}`;
   return `Python says ${expected}, this browser says ${labels[foundClass]}`;

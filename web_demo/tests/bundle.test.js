@@ -94,6 +94,7 @@ const DAMAGES = {
   "a scale of 0": (json) => (json.input.scale = [127.5, 0, 127.5]),
   "text for a mean": (json) => (json.input.mean = "<b>"),
   features: (json) => (json.output.kind = "features"),
+  "an unknown activation": (json) => (json.output.activation = "relu"),
   "no classes": (json) => (json.output.classes = 0),
   "a float that is quantised": (json) => (json.output.quantization = { scale: 1, zero_point: 0 }),
 };

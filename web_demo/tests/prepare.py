@@ -24,12 +24,14 @@ from keras_vit import deploy
 from keras_vit.data.images import read_picture
 
 PAGE = Path(__file__).parents[1]
+TESTING = PAGE.parent / "android_demo/testing"
+DIGITS, WORDS = TESTING / "models/digits-int8", TESTING / "words/cifar10-words"
 PRECISIONS = ("float32", "float16", "dynamic", "int8")
 
 
 def main(run: Path, folder: Path) -> None:
     """Writes the site, the pictures and the expected tensors, classes and probabilities."""
-    bundles = {name: run / "export" / name for name in PRECISIONS}
+    bundles = {name: run / "export" / name for name in PRECISIONS} | {WORDS.name: WORDS}
     deploy.make_site(bundles, PAGE, folder / "site")
     pictures = folder / "pictures"
     pictures.mkdir(parents=True, exist_ok=True)
@@ -47,8 +49,8 @@ def _expected(path: Path, opened: dict[str, deploy.OpenedBundle]) -> dict[str, A
     best = {}
     for name, bundle in opened.items():
         scores = bundle.predict(keras_vit.preprocess(pixels, bundle))
-        [[found]] = keras_vit.decode_predictions(scores, bundle, 1, bundle.from_logits)
-        best[name] = {"label": found[0], "probability": float(found[1])}
+        [found] = keras_vit.decode_predictions(scores, bundle, 3, bundle.from_logits)
+        best[name] = [{"label": label, "probability": each} for label, each in found]
     return {
         "pixels": hashlib.sha256(pixels.tobytes()).hexdigest(),
         "tensor": hashlib.sha256(tensor.astype("<f4").tobytes()).hexdigest(),
@@ -85,9 +87,9 @@ def _write_pictures(folder: Path) -> None:
         scene.save(folder / f"turned-{orientation}.jpg", quality=90, exif=exif)
         scene.save(folder / f"turned-{orientation}.png", exif=exif)
         scene.save(folder / f"turned-{orientation}.webp", lossless=True, exif=exif)
-    digits = PAGE.parent / "android_demo/testing/models/digits-int8"
-    for sample in sorted((digits / "samples").iterdir()):
-        (folder / sample.name).write_bytes(sample.read_bytes())
+    for bundle, prefix in ((DIGITS, ""), (WORDS, "words-")):
+        for sample in sorted((bundle / "samples").iterdir()):
+            (folder / f"{prefix}{sample.name}").write_bytes(sample.read_bytes())
 
 
 def _scene(width: int, height: int) -> np.ndarray:

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { readDescription } from "../page/bundle.js";
 import { median } from "../page/classify.js";
 import { answersOf, probabilities, readScores, topK } from "../page/scores.js";
-import { fixture, stored } from "./fixtures.js";
+import { digits, fixture, stored } from "./fixtures.js";
 
 test("integer scores are dequantised as in Python", () => {
   const cases = fixture("scores").outputs.filter(({ dtype }) => dtype === "uint8");
@@ -16,13 +17,23 @@ test("integer scores are dequantised as in Python", () => {
 });
 
 test("the best classes and their probabilities are those of decode_predictions", () => {
-  for (const { kind, scores, classes, probabilities: expected } of fixture("scores").predictions) {
-    const all = probabilities(Float32Array.from(scores), kind);
+  for (const { scores, classes, ...expected } of fixture("scores").predictions) {
+    const { output } = readDescription(describing(scores.length, expected));
+    const all = probabilities(Float32Array.from(scores), output);
     const best = topK(all, 5);
     assert.deepEqual(best, classes);
-    best.forEach((index, i) => assert.ok(Math.abs(all[index] - expected[i]) < 1e-12));
+    best.forEach((index, i) => {
+      assert.ok(Math.abs(all[index] - expected.probabilities[i]) < 1e-12);
+    });
   }
 });
+
+/** model.json of a model with so many scores. */
+function describing(classes, { kind, activation }) {
+  const [json] = digits("float16");
+  Object.assign(json.output, { shape: [1, classes], classes, kind, activation });
+  return json;
+}
 
 test("one score answers with the class or not the class", () => {
   assert.deepEqual(answersOf(["cat"]), ["not cat", "cat"]);

@@ -20,7 +20,7 @@ from keras_vit import _files, runs
 from keras_vit._errors import UsageError
 from keras_vit.deploy.bundle.description import read_bundle
 from keras_vit.deploy.bundle.folder import bundle_folder, bundle_name, check_name, safe_name
-from keras_vit.deploy.bundle.opened_bundle import check_exclusive, open_bundle
+from keras_vit.deploy.bundle.opened_bundle import open_bundle
 from keras_vit.deploy.sample_images import spread
 from keras_vit.labels import read_labels
 from keras_vit.tflite import runtimes
@@ -109,7 +109,7 @@ def check_for_app(
     check_name(name)
     if app is not None:
         _files.check_replaceable(bundles_of_app(app) / name, "bundle")
-    check_exclusive(open_bundle(bundle, trusted=False), "the app")
+    open_bundle(bundle, trusted=False)
     return name
 
 

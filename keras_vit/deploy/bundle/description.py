@@ -128,6 +128,7 @@ class ZeroShot(Struct):
     """How a head was made of texts."""
 
     templates: Annotated[list[Text], Meta(max_length=MOST_CLASSES)]
+    tower_sha256: str | None = None
 
 
 class Array(Struct):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from keras_vit._errors import UsageError, shown
@@ -27,6 +28,22 @@ def check_bundle(path: str | os.PathLike, export: str = "keras-vit export") -> N
     folder = bundle_folder(path)
     if not (folder / "model.json").is_file():
         raise UsageError(f"{folder}: expected a bundle's folder{_found(folder, export)}.")
+
+
+def check_bundles_in(folder: str | os.PathLike, names: Iterable[str]) -> None:
+    """Raises a `UsageError` if a folder of bundles lacks one of these, which names those it has."""
+    for name in names:
+        if (Path(folder) / name / "model.json").is_file():
+            continue
+        if (Path(folder) / "model.json").is_file():
+            received = "a bundle; give the folder that holds it"
+        elif found := sorted(path.parent.name for path in Path(folder).glob("*/model.json")):
+            received = f"one with {', '.join(found)}"
+        else:
+            received = "one without bundles" if Path(folder).exists() else "none of this name"
+        raise UsageError(
+            f"{folder}: expected a folder with the bundle {name}. Received: {received}."
+        )
 
 
 def bundle_name(bundle: str | os.PathLike) -> str:

@@ -64,20 +64,6 @@ class OpenedBundle:
         return self.runner.predict(inputs)
 
 
-def check_exclusive(bundle: OpenedBundle, who: str) -> None:
-    """Raises a `UsageError` for logits whose probabilities are not their softmax.
-
-    Args:
-        bundle: the bundle.
-        who: the client, which computes a softmax of logits.
-    """
-    if bundle.from_logits and bundle.head_activation == "sigmoid" and len(bundle.labels) > 1:
-        raise UsageError(
-            f"{who} compares logits of classes that exclude each other, and those of {bundle.name} "
-            "do not; export it with output probabilities."
-        )
-
-
 def open_bundle(folder: str | os.PathLike, trusted: bool = True) -> OpenedBundle:
     """Opens a bundle, given its folder or the model.tflite in it.
 

@@ -15,7 +15,7 @@ from keras_vit import _files
 from keras_vit._errors import UsageError, shown
 from keras_vit.deploy.bundle.android import FILES
 from keras_vit.deploy.bundle.folder import bundle_folder, check_name
-from keras_vit.deploy.bundle.opened_bundle import check_exclusive, open_bundle
+from keras_vit.deploy.bundle.opened_bundle import open_bundle
 
 # What the page loads of LiteRT.js, and where from in node_modules/@litertjs. "compat" is for
 # browsers without relaxed SIMD.
@@ -77,9 +77,8 @@ def check_for_site(
     _files.check_replaceable(site, "site")
     for name, bundle in bundles.items():
         check_name(name)
-        opened = open_bundle(bundle, trusted=False)
-        check_exclusive(opened, "the page")
-        kind = np.dtype(opened.runner.input["dtype"]).name
+        runner = open_bundle(bundle, trusted=False).runner
+        kind = np.dtype(runner.input["dtype"]).name
         if kind not in ("float32", "uint8"):
             raise UsageError(
                 f"{bundle}: the page runs files whose input is float32 or uint8. Received: {kind}; "

@@ -129,6 +129,7 @@ def _description(
         "half_precision": judged.half and judged.half.to_dict(),
         "client": judged.client and judged.client.to_dict(),
         "made_with": _versions(),
+        **(made.earlier or {}),
     }
 
 

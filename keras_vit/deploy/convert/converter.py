@@ -56,6 +56,7 @@ class MadeFile:
         calibration: the images that ranges were measured on; None if there were none.
         recipe: the layers that `auto` chose, as in recipe.json; None for other precisions.
         float_file: the float32 file that it was quantised from; None if it was not.
+        earlier: of a file from an earlier bundle, what its model.json says of the conversion.
     """
 
     precision: Precision
@@ -65,6 +66,7 @@ class MadeFile:
     calibration: np.ndarray | None = None
     recipe: dict[str, Any] | None = None
     float_file: MappedFile | None = None
+    earlier: dict[str, Any] | None = None
 
 
 class Converter:

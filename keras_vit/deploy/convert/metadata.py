@@ -8,8 +8,10 @@ Source: metadata_schema.fbs 1.5.0 of MediaPipe, whose fields have the numbers th
 
 from __future__ import annotations
 
+import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -17,7 +19,9 @@ import numpy as np
 from keras_vit.deploy.resolve import About
 from keras_vit.encoder.ops import HeadActivation
 from keras_vit.specs import Preprocessing
-from keras_vit.tflite.flatbuffer import Graph, Tensor
+from keras_vit.tflite.file_layout import laid_out
+from keras_vit.tflite.flatbuffer import Graph, MappedFile, Tensor
+from keras_vit.tflite.runtimes import state_versions
 
 _IDENTIFIER = b"M001"  # of the metadata's own flatbuffer
 # The oldest parser that knows all fields that are written here.
@@ -54,6 +58,26 @@ def meaning(output: str, classes: int, activation: HeadActivation | None = None)
 def metadata(about: About, graph: Graph) -> bytes:
     """The metadata of a file with this graph, as a flatbuffer of its own."""
     return _Writer().written(about, graph)
+
+
+def described_file(
+    model: Any, weights: Mapping[int, np.ndarray], about: About | None, graph: Graph
+) -> MappedFile:
+    """Writes a file that states the versions it needs, and says of its model what is known.
+
+    Args:
+        model, weights: as for `file_layout.laid_out`.
+        about: what the file says; None for nothing.
+        graph: a graph with the input and the output of the file.
+    """
+    layout = laid_out(model, weights, metadata(about, graph) if about else b"")
+    folder = tempfile.TemporaryDirectory()
+    graph, path = state_versions(layout.image), Path(folder.name) / "model.tflite"
+    with path.open("wb") as file:
+        file.writelines(layout.parts())
+        if about:
+            append_labels(file, about, graph)
+    return MappedFile(path, folder, graph)
 
 
 def append_labels(file: BinaryIO, about: About, graph: Graph) -> None:

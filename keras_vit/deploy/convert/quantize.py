@@ -17,7 +17,7 @@ import numpy as np
 
 from keras_vit._errors import RefusedError, UsageError, did_you_mean
 from keras_vit.deploy.convert.ai_edge_quantization import extremes, library, modified
-from keras_vit.deploy.convert.metadata import append_labels, metadata
+from keras_vit.deploy.convert.metadata import described_file
 from keras_vit.deploy.precisions import (
     BLOCK,
     NORM_STATISTICS,
@@ -29,10 +29,9 @@ from keras_vit.deploy.precisions import (
 )
 from keras_vit.deploy.resolve import About
 from keras_vit.deploy.stored_arrays import StoredArrays
-from keras_vit.tflite.file_layout import laid_out
 from keras_vit.tflite.flatbuffer import Graph, MappedFile, Model, Operator, read_graph
 from keras_vit.tflite.runner import grouped
-from keras_vit.tflite.runtimes import named_runtime, runs, state_versions
+from keras_vit.tflite.runtimes import named_runtime, runs
 
 _MAX_STEPS = 2**30  # of a bias: half the range of int32
 # How much wider ranges are than measured, and how many steps they have. In int8, pixels would lie
@@ -109,15 +108,9 @@ def quantized(
     kernels = StoredArrays(Path(folder.name) / "kernels")
     recipe = _recipe(graph, precision, kept) if precision.rules else None
     model, weights = modified(content, recipe, ranges, kernels)
-    described = metadata(about, graph) if about else b""  # from the float32 file
-    layout = laid_out(model, weights, described)
-    graph, path = state_versions(layout.image), Path(folder.name) / "model.tflite"
-    with path.open("wb") as file:
-        file.writelines(layout.parts())
-        if about:
-            append_labels(file, about, graph)
+    made = described_file(model, weights, about, graph)  # the graph of the float32 file
     kernels.clear()
-    return MappedFile(path, folder, graph)
+    return made
 
 
 def measured_ranges(

@@ -47,19 +47,35 @@ class ClassifyTest {
 
     /** What Python's LiteRT gives for these photographs, some of them wrongly, too. */
     @Test
-    fun `gives each sample the class and the probability that Python gives`() {
+    fun `gives each sample the classes and the probabilities that Python gives`() {
         phone.withAppModels().start()
-        val python = pythonsAnswers()
-        assertEquals(python.getString("bundle"), phone.state.settings.model)
-        val samples = python.getJSONObject("samples")
-        assertEquals(7, samples.length())
-        for (sample in samples.keys()) {
-            val expected = samples.getJSONObject(sample)
-            val name = sample.substringBefore('.')
-            phone.tap(phone.activity.getString(R.string.source_sample, name))
-            val best = answer().rows[0]
-            assertEquals(expected.getString("label"), best.label, sample)
-            assertEquals(expected.getDouble("probability"), best.probability, 1e-4, sample)
+        givesWhatPythonGives("app/src/main/assets/bundles/cifar10-float16", samples = 7)
+    }
+
+    @Test
+    fun `gives each sample the labels of a list of words that Python gives`() {
+        phone.withWords().start()
+        givesWhatPythonGives("testing/words/cifar10-words", samples = 10)
+        phone.tap(phone.activity.getString(R.string.source_sample, "cat"))
+        assertTrue(answer().rows.sumOf { it.probability } > 1)
+        phone.screenshot("classify_words")
+        assertTrue(phone.shows(R.string.model_independent))
+    }
+
+    private fun givesWhatPythonGives(bundle: String, samples: Int) {
+        assertEquals(File(bundle).name, phone.state.settings.model)
+        val python = pythonsAnswers().getJSONObject(bundle)
+        assertEquals(samples, python.length())
+        for (sample in python.keys()) {
+            phone.tap(phone.activity.getString(R.string.source_sample, sample.substringBefore('.')))
+            val best = python.getJSONArray(sample)
+            assertEquals(3, best.length())
+            for (place in 0 until best.length()) {
+                val row = answer().rows[place]
+                val expected = best.getJSONObject(place)
+                assertEquals(expected.getString("label"), row.label, "$sample, $place")
+                assertEquals(expected.getDouble("probability"), row.probability, 1e-4, sample)
+            }
         }
     }
 

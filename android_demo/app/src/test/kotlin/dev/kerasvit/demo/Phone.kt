@@ -46,6 +46,9 @@ class Phone(val rule: ComposeTestRule = createEmptyComposeRule()) : TestRule by 
     /** With the models that the app is built with, of photographs. */
     fun withAppModels() = apply { app.testBundles = AssetBundles(app.assets) }
 
+    /** With a classifier from a list of words, several of which can be right. */
+    fun withWords() = apply { app.testBundles = FolderBundles(File("../testing/words")) }
+
     fun start(saved: Bundle? = null, intent: Intent? = null): Phone {
         create(saved, intent)
         settle()

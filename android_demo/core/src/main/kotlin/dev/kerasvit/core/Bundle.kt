@@ -103,9 +103,13 @@ data class Output(
     val type: DataType,
     /** Null if the values are the scores. */
     val quantization: Quantization?,
+    val activation: Activation = Activation.SOFTMAX,
 ) {
     /** Size of the tensor. */
     val bytes: Int get() = classes * type.bytes
+
+    /** Whether a picture is of one of the classes; otherwise several can be right, or none. */
+    val isExclusive: Boolean get() = activation == Activation.SOFTMAX || classes == 1
 
     /** Number of probabilities: a single score has two, see [probabilities]. */
     val answers: Int get() = maxOf(classes, 2)
@@ -138,6 +142,15 @@ enum class Colours(val jsonName: String, val channels: Int) {
 enum class OutputKind(val jsonName: String) {
     LOGITS("logits"),
     PROBABILITIES("probabilities"),
+}
+
+/** What makes probabilities of logits. */
+enum class Activation(val jsonName: String) {
+    /** The classes are compared with each other. */
+    SOFTMAX("softmax"),
+
+    /** Each class is judged by itself. */
+    SIGMOID("sigmoid"),
 }
 
 /** An integer q stands for `(q - zeroPoint) * scale`. */

@@ -112,7 +112,18 @@ private fun readOutput(json: Fields): Output {
         classes = classes,
         type = type,
         quantization = readQuantization(json, type),
+        activation = json.activation(),
     )
+}
+
+/** Older bundles state none; it is unknown where a model has layers that are not keras_vit's. */
+private fun Fields.activation(): Activation {
+    val known = if ("activation" in names) {
+        optional("activation") { choice(it, Activation.values(), Activation::jsonName) }
+    } else {
+        null
+    }
+    return known ?: Activation.SOFTMAX
 }
 
 private fun readQuantization(json: Fields, type: DataType): Quantization? {

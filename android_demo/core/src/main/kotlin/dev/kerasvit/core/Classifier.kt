@@ -88,7 +88,7 @@ class Classifier(
 
     private fun read(into: Classification) {
         readScores(outputTensor, output, into.scores)
-        if (!probabilities(into.scores, output.kind, into.probabilities)) {
+        if (!probabilities(into.scores, output, into.probabilities)) {
             throw EngineException(EngineFailure.NOT_FINITE, "the scores are NaN or infinite")
         }
         into.count = top.of(into.probabilities)

@@ -25,20 +25,25 @@ fun readScores(tensor: ByteBuffer, output: Output, into: FloatArray) {
  * A single score gives two: that of "not" the class, and that of the class. A logit z is the pair
  * (0, z), whose softmax is 1 - sigmoid(z) and sigmoid(z).
  *
+ * @param output what the scores are
  * @param into `output.answers` values
  * @return whether all scores are finite; otherwise the probabilities mean nothing
  */
-fun probabilities(scores: FloatArray, kind: OutputKind, into: DoubleArray): Boolean {
-    val isLogit = kind == OutputKind.LOGITS
+fun probabilities(scores: FloatArray, output: Output, into: DoubleArray): Boolean {
+    val isLogit = output.kind == OutputKind.LOGITS
     val first = into.size - scores.size
-    if (first == 1) into[0] = if (isLogit) 0.0 else 1.0 - scores[0]
+    if (first == 1) into[0] = if (isLogit) 0.0 else maxOf(1.0 - scores[0], 0.0)
     var isFinite = true
     for (i in scores.indices) {
         into[first + i] = scores[i].toDouble()
         isFinite = isFinite && scores[i].isFinite()
     }
-    if (isLogit && isFinite) softmax(into)
+    if (isLogit && isFinite) if (output.isExclusive) softmax(into) else sigmoid(into)
     return isFinite
+}
+
+private fun sigmoid(values: DoubleArray) {
+    for (i in values.indices) values[i] = 1 / (1 + exp(-values[i]))
 }
 
 // Without the largest logit subtracted, large logits would overflow.

@@ -116,7 +116,7 @@ internal fun measure(
 
 private fun Golden.bestClass(output: Output): Int {
     val all = DoubleArray(output.answers)
-    probabilities(scores, output.kind, all)
+    probabilities(scores, output, all)
     return all.indices.maxBy { all[it] }
 }
 

@@ -6,6 +6,7 @@ import java.io.InputStream
 import kotlin.test.Test
 import kotlin.test.assertEquals
 import kotlin.test.assertFailsWith
+import kotlin.test.assertFalse
 import kotlin.test.assertTrue
 import org.junit.jupiter.api.DynamicTest
 import org.junit.jupiter.api.DynamicTest.dynamicTest
@@ -46,6 +47,17 @@ class BundleReaderTest {
             assertEquals(Interpolation.MEDIAPIPE, input.interpolation)
         },
         Case("logits", "probabilities") { assertEquals(OutputKind.PROBABILITIES, output.kind) },
+        Case("\"logits\"", "\"logits\", \"activation\": \"softmax\"") {
+            assertTrue(output.isExclusive)
+        },
+        Case("\"logits\"", "\"logits\", \"activation\": \"sigmoid\"") {
+            assertEquals(Activation.SIGMOID, output.activation)
+            assertFalse(output.isExclusive)
+            assertTrue(output.copy(classes = 1).isExclusive)
+        },
+        Case("\"logits\"", "\"logits\", \"activation\": null") {
+            assertEquals(Activation.SOFTMAX, output.activation)
+        },
         Case("[1, 3, 4, 3], \"dtype\": \"float32\"", "[1, 3, 4, 3], \"dtype\": \"uint8\"") {
             assertEquals(DataType.UINT8, input.type)
             assertEquals(null, input.quantization)
@@ -97,6 +109,11 @@ class BundleReaderTest {
         Triple("[1, 3, 4, 3]", "[3, 4, 3]", "input.shape: expected [1, 3, 4, 3]"),
         Triple("[1, 3, 4, 3]", "12", "input.shape: expected a list"),
         Triple("[1, 3, 4, 3]", "[1, 3, \"4\", 3]", "input.shape: expected integers"),
+        Triple(
+            "\"logits\"",
+            "\"logits\", \"activation\": \"relu\"",
+            "output.activation: expected softmax or sigmoid. Received: \"relu\".",
+        ),
         Triple("\"RGB\"", "\"grey\"", "input.shape: expected [1, 3, 4, 1]"),
         Triple("\"RGB\"", "\"BGR\"", "input.channels: expected RGB or grey. Received: \"BGR\"."),
         Triple("\"height\": 3", "\"height\": 4", "input.shape: expected [1, 4, 4, 3]"),

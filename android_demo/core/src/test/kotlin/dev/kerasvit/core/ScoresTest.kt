@@ -71,8 +71,10 @@ class ScoresTest {
     @Test
     fun `scores that are not finite are told`() {
         for (bad in listOf(Float.NaN, Float.POSITIVE_INFINITY, Float.NEGATIVE_INFINITY)) {
-            for (kind in OutputKind.values()) {
-                assertFalse(probabilities(floatArrayOf(0f, bad, 1f), kind, DoubleArray(3)), "$bad")
+            for (kind in OutputKind.values()) for (activation in Activation.values()) {
+                val output = Output(kind, 3, DataType.FLOAT32, null, activation)
+                val scores = floatArrayOf(0f, bad, 1f)
+                assertFalse(probabilities(scores, output, DoubleArray(3)), "$bad")
             }
         }
     }
@@ -80,8 +82,9 @@ class ScoresTest {
     private fun probabilitiesOf(case: JsonObject): DoubleArray {
         val scores = case.doubles("scores").map { it.toFloat() }.toFloatArray()
         val kind = OutputKind.values().single { it.jsonName == case.text("kind") }
-        val output = Output(kind, scores.size, DataType.FLOAT32, null)
-        return DoubleArray(output.answers).also { assertTrue(probabilities(scores, kind, it)) }
+        val activation = Activation.values().single { it.jsonName == case.text("activation") }
+        val output = Output(kind, scores.size, DataType.FLOAT32, null, activation)
+        return DoubleArray(output.answers).also { assertTrue(probabilities(scores, output, it)) }
     }
 
     private fun FloatArray.toBytes(): ByteArray {

@@ -131,10 +131,13 @@ internal class Wording(val resources: Resources) {
         val parameters = description.parameters?.let {
             text(R.string.model_parameters, rounded.format(it))
         }
+        val independent =
+            text(R.string.model_independent).takeIf { !description.output.isExclusive }
         return listOfNotNull(
             description.model,
             text(R.string.model_input, description.input.width, description.input.height),
             classes(bundle.labels.size),
+            independent,
             parameters,
             text(R.string.model_runtime, description.runtimeFloor),
         )
