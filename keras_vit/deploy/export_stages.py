@@ -53,7 +53,7 @@ def prepared(
     """
     release_memory()  # TensorFlow keeps the initial values of weights that were read from a file
     about, earlier = resolved.about, None
-    if options.relabel is not None:
+    if options.relabel is not None:  # before the scores, which may take minutes
         earlier = EarlierFiles(resolved, Path(options.relabel), options.precisions)
     if isinstance(model, TrainedModel):
         samples = model.samples(options)
@@ -63,8 +63,8 @@ def prepared(
     if options.client and isinstance(model, TrainedModel) and model.source:
         pictures = model.pictures(len(samples.compared.inputs))
         samples = seen_by(options.wanted_client, samples, pictures, about.preprocessing)
-    if earlier is not None:
-        return earlier, samples
+    if earlier:
+        return earlier, samples  # those that measured the ranges are not compared here either
     options.say("writing the graph")
     converter = Converter(
         resolved, options.quantize, samples.calibration, options.min_runtime, samples.compared

@@ -118,11 +118,8 @@ private fun readOutput(json: Fields): Output {
 
 /** Older bundles state none; it is unknown where a model has layers that are not keras_vit's. */
 private fun Fields.activation(): Activation {
-    val known = if ("activation" in names) {
-        optional("activation") { choice(it, Activation.values(), Activation::jsonName) }
-    } else {
-        null
-    }
+    if ("activation" !in names) return Activation.SOFTMAX
+    val known = optional("activation") { choice(it, Activation.values(), Activation::jsonName) }
     return known ?: Activation.SOFTMAX
 }
 
