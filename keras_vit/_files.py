@@ -32,6 +32,7 @@ _MOST_DIRECTORY = 1 << 20
 _RECOGNISED_BY = {
     "bundle": ("model.json",),
     "export": ("*/model.json", "table.json"),  # the table alone if every file was refused
+    "gallery": ("gallery.json",),
     "inspection": ("inspection.json",),
     "SavedModel": ("saved_model.pb",),
     "site": ("bundles.json",),

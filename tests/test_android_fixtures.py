@@ -29,7 +29,7 @@ def near(text):
 def test_every_fixture_is_compared(tool):
     assert {path.stem for path in tool["MAKERS"]} == set(FIXTURES)
     folders = {path.parent for path in (*tool["MAKERS"], tool["DIGITS"], tool["SAMPLES"])}
-    names = ("DIGITS", "SAMPLES", "CUMULATIVE_SUM", "BESSEL", "LOG_SOFTMAX")
+    names = ("DIGITS", "SAMPLES", "SIMILAR", "CUMULATIVE_SUM", "BESSEL", "LOG_SOFTMAX")
     others = {*(tool[name] for name in names), tool["TOO_NEW"].parent}
     found = {path for folder in folders for path in folder.iterdir()}
     assert found == {*tool["MAKERS"], *others}
@@ -77,6 +77,16 @@ def test_the_bundle_that_is_too_new_for_the_apks_runtime_is_one(tool):
     assert floor == description["runtime_floor"]
     assert f"needs TFLite {floor}" in deploy.too_new_for_app(folder, DEMO)
     assert deploy.check_golden(folder).passed
+
+
+def test_similar_pictures_are_those_that_the_app_is_tested_with(tool):
+    """`FeaturesTest` reads the same file, and has the same tolerance."""
+
+    def near(text):
+        return pytest.approx(float(text), abs=1e-3)
+
+    committed = json.loads(tool["SIMILAR"].read_text(), parse_float=near)
+    assert tool["samples_and_similar_pictures"]() == committed
 
 
 @pytest.mark.parametrize("kind", ["cifar10-float16", "cifar10-words"])

@@ -20,7 +20,7 @@ from keras_vit.cli import COMMANDS
 ROOT = Path(__file__).parents[1]
 # CONTRIBUTING.md draws this map. Private modules (`_files`, `_errors` ...) are level 0.
 LEVELS = {
-    **dict.fromkeys(("specs", "variant_specs", "labels", "layers", "encoder"), 0),
+    **dict.fromkeys(("specs", "variant_specs", "labels", "neighbours", "layers", "encoder"), 0),
     **dict.fromkeys(("weights", "models", "data"), 1),
     **dict.fromkeys(("recipe", "runs", "tflite", "zero_shot"), 2),
     **dict.fromkeys(("training", "evaluation", "deploy"), 3),

@@ -59,8 +59,8 @@ android {
     androidResources {
         // The app's language beside English, not all 85 of Compose.
         localeFilters += listOf("en", "zh-rCN")
-        // A model must be stored uncompressed, so that the phone can map it into memory.
-        noCompress += "tflite"
+        // Models and galleries must be stored uncompressed, so that phones can map them into memory.
+        noCompress += listOf("tflite", "vectors.bin")
     }
 
     testOptions {

@@ -9,7 +9,7 @@ from commands import run
 # The APKs that Play makes of the bundle must store models and libraries uncompressed as ours does,
 # and libraries at multiples of 16 KB.
 _CONFIG = {
-    "compression": {"uncompressedGlob": ["assets/**.tflite"]},
+    "compression": {"uncompressedGlob": ["assets/**.tflite", "assets/**/vectors.bin"]},
     "optimizations": {
         "uncompressNativeLibraries": {"enabled": True, "alignment": "PAGE_ALIGNMENT_16K"}
     },

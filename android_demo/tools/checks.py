@@ -105,16 +105,22 @@ def models(apk: Apk) -> Iterator[Finding]:
         yield Finding("model", False, "expected a bundle in assets/bundles, received none")
     for bundle in bundles:
         name = f"assets/bundles/{bundle.name}"
-        missing = [
-            file
-            for file in ("model.tflite", "model.json", "labels.txt", "golden.json")
-            if not (bundle / file).exists()
-        ]
+        files = {"model.tflite", "model.json", "golden.json"}
+        if not _gives_features(bundle):
+            files.add("labels.txt")
+        missing = sorted(file for file in files if not (bundle / file).exists())
         if missing:
             yield Finding("model", False, f"{name}: expected {', '.join(missing)}")
             continue
         problem = _problem_of_model(apk, name, bundle)
         yield Finding("model", not problem, f"{name}: {problem or 'stored, sha256 of model.json'}")
+
+
+def _gives_features(bundle: Path) -> bool:
+    description = bundle / "model.json"
+    if not description.exists():
+        return False
+    return json.loads(description.read_text())["output"]["kind"] == "features"
 
 
 def _problem_of_model(apk: Apk, name: str, bundle: Path) -> str | None:

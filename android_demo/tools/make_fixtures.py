@@ -14,16 +14,18 @@ tests.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import functools
 import hashlib
 import itertools
 import json
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import tensorflow as tf
 from PIL import Image
@@ -46,6 +48,8 @@ _DIGITS = _DEMO / "testing/src/main/resources/fixtures"
 _APP = _DEMO / "app/src/test/resources/fixtures"
 _ASSETS = _DEMO / "app/src/main/assets"
 MODELS = _DEMO / "testing/models"
+# Features of digits, with a gallery.
+FEATURES = _DEMO / "testing/features/digits-features"
 # Of the app's photographs, and of a classifier from a list of words.
 SAMPLED = (_ASSETS / "bundles/cifar10-float16", _DEMO / "testing/words/cifar10-words")
 
@@ -62,6 +66,7 @@ def main() -> None:
         _write(path, make())
     _write(DIGITS, digits_and_scores())
     _write(SAMPLES, samples_and_probabilities())
+    _write(SIMILAR, samples_and_similar_pictures())
     _write_bytes(CUMULATIVE_SUM, _converted(tf.cumsum))
     _write_bytes(BESSEL, _converted(tf.math.bessel_i0e))
     _write_bytes(LOG_SOFTMAX, _converted(lambda x: tf.abs(tf.nn.log_softmax(tf.nn.relu(x)))))
@@ -353,6 +358,32 @@ def _best_of_samples(folder: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+def samples_and_similar_pictures() -> dict[str, Any]:
+    """The three most similar pictures of each sample, and the parts of both kinds of votes.
+
+    At the usual temperature one class has nearly all.
+    """
+    bundle = open_bundle(FEATURES)
+    names = sorted(path.name for path in (FEATURES / "samples").iterdir())
+    images = [read_picture(FEATURES / "samples" / name) for name in names]
+    features = bundle.predict(keras_vit.preprocess(images, bundle))
+    similar, votes = bundle.gallery.similar(features, 3), {}
+    for of in ("means", "pictures"):
+        vote = msgspec.structs.replace(bundle.gallery.vote, of=of, temperature=1.0)
+        votes[of] = dataclasses.replace(bundle.gallery, vote=vote).shares(features)
+    return {
+        name: {
+            "similar": [{"picture": p, "similarity": round(c, 6)} for p, c in similar[i]],
+            **{of: _named(bundle.gallery.classes, shares[i]) for of, shares in votes.items()},
+        }
+        for i, name in enumerate(names)
+    }
+
+
+def _named(classes: Sequence[str], shares: np.ndarray) -> dict[str, float]:
+    return {name: round(float(share), 6) for name, share in zip(classes, shares, strict=True)}
+
+
 def _converted(compute: Callable[[tf.Tensor], tf.Tensor]) -> bytes:
     """A file that computes ten numbers of ten."""
     function = tf.function(compute, input_signature=[tf.TensorSpec([10], tf.float32)])
@@ -409,6 +440,7 @@ MAKERS = {
 }
 DIGITS = _DIGITS / "digits.json"
 SAMPLES = _APP / "samples.json"
+SIMILAR = _APP / "similar.json"
 # XNNPACK does not have its only operator.
 CUMULATIVE_SUM = _DIGITS / "cumulative_sum.tflite"
 # No runtime has its only operator, which TFLite does not define.

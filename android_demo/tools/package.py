@@ -9,8 +9,9 @@ from commands import fail
 from dex import SERVICES
 from project import AARS, ABIS, ANDROIDX_AARS
 
-# Left as they are: Android maps the table of resources, the model and the libraries into memory.
-_STORED = (".arsc", ".tflite", ".so", ".png", ".jpg", ".webp")
+# Left as they are: Android maps the table of resources, models, galleries and libraries into
+# memory.
+_STORED = (".arsc", ".tflite", "/vectors.bin", ".so", ".png", ".jpg", ".webp")
 
 
 def write_apk(path: Path, dex_files: list[Path]) -> None:

@@ -21,6 +21,7 @@ COMMANDS = {
     "inspect": "train/look_inside.py",
     "export": "export/to_tflite.py",
     "zero-shot": "export/zero_shot.py",
+    "index": "export/index.py",
     "run": "export/run.py",
     "android": "export/to_android.py",
     "bench": "export/bench.py",

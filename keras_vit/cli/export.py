@@ -58,8 +58,10 @@ class FileOptions(MeasuringOptions, _PrecisionOptions):
     """The file's input: preprocessed values, or RGB pixels of the right size. Default: what the
     client needs, or float32 if there is no client."""
     output: Literal["logits", "probabilities", "features"] | None = None
-    """The file's output; features are the input of the head. Default: what the client needs,
-    or logits if there is no client."""
+    """The file's output; features are the input of the head. Default: what the client needs, or
+    logits if there is no client, and features if there is no head."""
+    normalize: bool = False
+    """Divide features by their L2 norm, so that their products are cosines."""
     min_runtime: str | None = option(None, check=_check_runtime)
     """The oldest runtime that must run the files: a version of TFLite such as 2.16.1, or of LiteRT
     such as 'LiteRT 2.1'. Default: any."""
@@ -138,9 +140,11 @@ def export_trained(
     """
     from keras_vit.labels import answers_of, count_of
 
+    data = arguments.data
     if trained.source:
         print_skipped(trained.source)
-    preprocessing, classes = trained.preprocessing, count_of(answers_of(trained.labels))
+    preprocessing = trained.preprocessing
+    classes = count_of(answers_of(trained.labels)) if trained.labels else "without a head"
     print(f"from      {trained.folder or arguments.weights}")
     print(f"exporting {trained.name}, {preprocessing.height} x {preprocessing.width}, {classes}")
     # The options of this command alone have the names of the function's arguments.
@@ -163,8 +167,10 @@ def export_trained(
             print(line)
         print(f"bundles: {', '.join(str(out / name) for name in bundles.written)}")
         print(f"card:    {out / 'card.md'}")
-        if arguments.output != "features":
-            best = out / deploy.recommended(bundles.written)
-            print_next("run", "--bundle", best, "--verify")
+        best = deploy.recommended(bundles.written)
+        if bundles.written[best]["output"]["kind"] == "features" and data and Path(data).is_dir():
+            print_next("index", "--bundle", out / best, data)
+        else:
+            print_next("run", "--bundle", out / best, "--verify")
     if bundles.refused:
         raise RefusedError("\n".join(f"{name}: {why}" for name, why in bundles.refused.items()))

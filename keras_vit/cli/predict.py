@@ -44,7 +44,7 @@ class Arguments:
     """The model that --weights are for, such as ViT_B16; --model all lists every name. Default:
     the model that the file holds."""
     top_k: int = option(5, check=_checks.positive_integer)
-    """How many classes of each picture are printed."""
+    """How many classes, and similar pictures of a gallery, of each picture are printed."""
     json: bool = False
     """Print a JSON object on a line for each picture."""
 
@@ -72,9 +72,10 @@ class Predictor:
     Attributes:
         description: a line about it.
         model: a keras_vit model or an opened bundle, with labels and preprocessing.
-        scores: the scores of a batch of inputs.
+        scores: the scores, or features, of a batch of inputs.
         from_logits: whether the scores are logits; otherwise they are probabilities.
         activation: what makes probabilities of logits.
+        gallery: the pictures that features are compared with.
     """
 
     description: str
@@ -82,6 +83,25 @@ class Predictor:
     scores: Callable[[Any], Any]
     from_logits: bool = True
     activation: str = "softmax"
+    gallery: Any = None
+
+    def answers(self, inputs: Any, top_k: int) -> list[dict[str, list[tuple[str, float]]]]:
+        """The best "predictions", labels with probabilities, of each input.
+
+        With a gallery also the most "similar" pictures, names with cosines.
+        """
+        import keras_vit
+
+        scores = self.scores(inputs)
+        if self.gallery is None:
+            labels, is_logits = _labels(self.model), self.from_logits
+            found = keras_vit.decode_predictions(scores, labels, top_k, is_logits, self.activation)
+            return [{"predictions": predictions} for predictions in found]
+        both = self.gallery.named(scores, top_k), self.gallery.similar(scores, top_k)
+        return [
+            dict(zip(("predictions", "similar"), each, strict=True))
+            for each in zip(*both, strict=True)
+        ]
 
 
 def run(arguments: Arguments) -> None:
@@ -123,9 +143,20 @@ def _predictor(arguments: Arguments) -> Predictor:
 
 def of_bundle(folder: Path, bundle: Any) -> Predictor:
     """The predictor of an opened bundle."""
-    description = f"bundle {folder}: {size(bundle)}, {bundle.precision}"
+    if bundle.gives_features:
+        bundle.check_features()
+    if bundle.gives_features and bundle.gallery is None:
+        raise UsageError(
+            f"{folder} gives features, and has no gallery of pictures to compare with; make one "
+            f"with: {spelled('index')} --bundle {folder} PICTURES"
+        )
     return Predictor(
-        description, bundle, bundle.predict, bundle.from_logits, bundle.head_activation
+        f"bundle {folder}: {size(bundle)}, {bundle.precision}",
+        bundle,
+        bundle.predict,
+        bundle.from_logits,
+        bundle.head_activation,
+        bundle.gallery,
     )
 
 
@@ -134,9 +165,13 @@ def size(model: Any) -> str:
     from keras_vit.labels import answers_of, count_of, numbered
 
     preprocessing = model.preprocessing
-    answers = answers_of(model.labels or numbered(model.num_classes))
+    if getattr(model, "gives_features", False):
+        held = len(model.gallery.names)
+        count = f"{held:,} picture{'' if held == 1 else 's'} in its gallery"
+    else:
+        count = count_of(answers_of(model.labels or numbered(model.num_classes)))
     pixels = f"{preprocessing.height} x {preprocessing.width} pixels"
-    return f"{model.name}, {pixels}, {count_of(answers)}"
+    return f"{model.name}, {pixels}, {count}"
 
 
 def print_predictions(
@@ -153,17 +188,17 @@ def print_predictions(
     print(printable(predictor.description), file=stream)
     read = 0
     for first in range(0, len(pictures), _BATCH):
-        for picture, classes in _predicted(predictor, pictures[first : first + _BATCH], top_k):
+        for picture, answer in _answered(predictor, pictures[first : first + _BATCH], top_k):
             read += 1
-            print(_shown(printable(picture), classes, as_json))
+            print(_shown(printable(picture), answer, as_json))
     if not read:
         none = "the picture could not" if len(pictures) == 1 else "no picture could"
         raise UsageError(f"{none} be read.")
 
 
-def _predicted(
+def _answered(
     predictor: Predictor, pictures: list[Path], top_k: int
-) -> list[tuple[Path, list[tuple[str, float]]]]:
+) -> list[tuple[Path, dict[str, Any]]]:
     import numpy as np
 
     import keras_vit
@@ -180,11 +215,8 @@ def _predicted(
         inputs[picture] = keras_vit.preprocess(image, predictor.model)
     if not inputs:
         return []
-    scores = predictor.scores(np.concatenate(list(inputs.values())))
-    decoded = keras_vit.decode_predictions(
-        scores, _labels(predictor.model), top_k, predictor.from_logits, predictor.activation
-    )
-    return list(zip(inputs, decoded, strict=True))
+    answers = predictor.answers(np.concatenate(list(inputs.values())), top_k)
+    return list(zip(inputs, answers, strict=True))
 
 
 def _labels(model: Any) -> tuple[str, ...] | None:
@@ -195,10 +227,17 @@ def _labels(model: Any) -> tuple[str, ...] | None:
     return tuple(f"class {i}" for i in numbered(model.num_classes)) if unknown else model.labels
 
 
-def _shown(picture: str, classes: list[tuple[str, float]], as_json: bool) -> str:
+def _shown(picture: str, answer: dict[str, list[tuple[str, float]]], as_json: bool) -> str:
     if as_json:
-        predictions = [{"label": label, "probability": p} for label, p in classes]
-        return json.dumps({"picture": picture, "predictions": predictions})
-    return "\n".join(
-        [f"\n{picture}", *(f"  {probability:6.1%}  {label}" for label, probability in classes)]
-    )
+        found = {
+            kind: [dict(zip(_FIELDS[kind], each, strict=True)) for each in of]
+            for kind, of in answer.items()
+        }
+        return json.dumps({"picture": picture} | found)
+    lines = [f"  {probability:6.1%}  {label}" for label, probability in answer["predictions"]]
+    lines += [f"  {cosine:6.3f}  like {name}" for name, cosine in answer.get("similar", ())]
+    return "\n".join([f"\n{picture}", *lines])
+
+
+# Of an answer in JSON.
+_FIELDS = {"predictions": ("label", "probability"), "similar": ("picture", "similarity")}

@@ -1,8 +1,9 @@
 """Runs an exported bundle as the Android app does.
 
-Prints the most probable classes of pictures. --verify runs the golden check instead: it compares
-the preprocessing and the scores of this computer with those of the exporter's, on each kind of
-kernels that LiteRT has here, as the app's Verify does on a phone.
+Prints the most probable classes of pictures; of a bundle of features with a gallery (index), which
+of its pictures they are like, and the classes that these name. --verify runs the golden check
+instead: it compares the preprocessing and the scores of this computer with those of the exporter's,
+on each kind of kernels that LiteRT has here, as the app's Verify does on a phone.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Arguments:
     verify: bool = False
     """Run the golden check; exits with 3 if a difference is too large."""
     top_k: int = option(5, check=_checks.positive_integer)
-    """How many classes of each picture are printed."""
+    """How many classes, and similar pictures, of each picture are printed."""
     threads: int = option(2, check=_checks.positive_integer)
     """Number of threads of the golden check."""
     json: bool = False
@@ -66,7 +67,8 @@ def run(arguments: Arguments) -> None:
 def _verify(arguments: Arguments) -> None:
 
     check = deploy.check_golden(arguments.bundle, arguments.threads, trusted=False)
-    print(f"class   {check.labels[check.expected]}, as exported")
+    if check.expected is not None:
+        print(f"class   {check.labels[check.expected]}, as exported")
     print(f"tensor  differs by {check.tensor:.1e}, at most {check.tensor_tolerance:.1e}\n")
     print(table(("kernels", "scores differ by", "at most", "class", "ms"), _rows(check)))
     for each in check.kernels:

@@ -13,6 +13,7 @@ from keras_vit import _files, runs
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.data.images import read_picture
 from keras_vit.deploy.bundle.export_report import withdraw_report, write_report
+from keras_vit.deploy.bundle.gallery import FOLDER as GALLERY
 from keras_vit.deploy.bundle.writing import check_bundles, write_bundle
 from keras_vit.deploy.convert.quantize import for_runtime
 from keras_vit.deploy.export_options import CALIBRATED, ExportOptions
@@ -33,6 +34,7 @@ def export_tflite(
     *,
     input: str | None = None,
     output: str | None = None,
+    normalize: bool = False,
     float_layers: Iterable[str] = (),
     max_drop: float | None = None,
     min_runtime: str | None = None,
@@ -66,9 +68,11 @@ def export_tflite(
         max_images: the largest number of images to compare.
         input: "float32", the input of the Keras model, or "uint8": RGB pixels, scaled in the file.
             None: what the client needs, or "float32" if there is no client.
-        output: "logits", "probabilities" or "features". With other layers after a `keras_vit`
-            model, the output of these layers; they are probabilities if the layers end in a
-            softmax or a sigmoid. None: what the client needs, or "logits" if there is no client.
+        output: "logits", "probabilities" or "features", the input of the head. With other layers
+            after a `keras_vit` model, the output of these layers; they are probabilities if the
+            layers end in a softmax or a sigmoid. None: what the client needs; without a client
+            "logits", or "features" of a model without a head.
+        normalize: whether features are divided by their L2 norm, so that products are cosines.
         float_layers: names of `deploy.quantizable_layers` that stay in float.
         max_drop: points of accuracy that a quantised file may lose if labels are known; None for
             its precision's own limit, `Budget.drop`.
@@ -140,6 +144,7 @@ def export_bundles(
     *,
     input: str | None = None,
     output: str | None = None,
+    normalize: bool = False,
     max_drop: float | None = None,
     min_runtime: str | None = None,
     recipe: str | os.PathLike | None = None,
@@ -172,7 +177,8 @@ def export_bundles(
         quantize: one or several names in `deploy.PRECISIONS`.
         representative_data: as for `export_tflite`; only for a Keras model.
         max_images: the largest number of images to compare; "auto" chooses layers on as many more.
-        input, output, max_drop, min_runtime, recipe, rewrite, gpu: as for `export_tflite`.
+        input, output, normalize, max_drop, min_runtime, recipe, rewrite, gpu: as for
+            `export_tflite`.
         client: as for `export_tflite`. For a run or a `TrainedModel` with pictures, model.json
             and the card also have the files' accuracy with the client's own resize.
         calibrate: the largest number of images to measure ranges on.
@@ -225,8 +231,11 @@ def export_bundles(
             if not bundles.written:
                 earlier = withdraw_report(folder)
             place = folder / precision.name
+            had_gallery = (place / GALLERY).is_dir()
             written = write_bundle(place, judged, picture, max_drop)
             bundles.written[precision.name] = written
+            if had_gallery and not (place / GALLERY).is_dir():
+                say(f"{precision.quantize}: its gallery was of another file; index pictures again")
         if bundles.written and threads:
             say("measuring latency, memory and load time")
             _report(bundles, threads, earlier)

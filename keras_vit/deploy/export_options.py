@@ -35,6 +35,7 @@ class ExportOptions:
     max_images: int
     input: str | None = None
     output: str | None = None
+    normalize: bool = False
     float_layers: Iterable[str] = ()
     max_drop: float | None = None
     min_runtime: str | None = None
@@ -110,8 +111,13 @@ class ExportOptions:
         return self.recipe is None and any(precision.base for precision in self.precisions)
 
     def graph(self, model: Any) -> GraphOptions:
-        """The input and the output of the files: as given, or as the client needs them."""
+        """The input and the output of the files: as given, or as the client needs them.
+
+        A model without a head has features.
+        """
         client = self.wanted_client
-        output = self.output or (client.output if client else "logits")
+        usual = "logits" if getattr(model, "num_classes", None) != 0 else "features"
+        output = self.output or (client.output if client else usual)
         preprocessing = self.preprocessing or getattr(model, "preprocessing", None)
-        return GraphOptions(input_for(client, self.input, preprocessing), output, self.batch)
+        input = input_for(client, self.input, preprocessing)
+        return GraphOptions(input, output, self.batch, normalize=self.normalize)

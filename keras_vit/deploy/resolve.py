@@ -38,6 +38,7 @@ class About:
         options: the input and the output of the files, and their rewrites.
         num_outputs: number of scores for an image, or for each token.
         activation: what makes probabilities of the scores, or has made them; None if unknown.
+        normalized: whether features have length 1.
         parameters: number of parameters; None if unknown.
         weights_sha256: a hash of the weights; only bundles with the same hash share a card.
         note: why Keras' own graph is exported; "" if the graph is rebuilt.
@@ -52,6 +53,7 @@ class About:
     options: GraphOptions = DEFAULTS
     num_outputs: int = 0
     activation: HeadActivation | None = None
+    normalized: bool = False
     parameters: int | None = None
     weights_sha256: str | None = None
     note: str = ""
@@ -160,12 +162,13 @@ def resolve(
         options,
         outputs,
         activation,
+        options.normalize or (own_head and getattr(base.spec, "normalized_features", False)),
         parameters,
         sha256,
         note,
         zero_shot=_zero_shot(base, preprocessing) if own_head else None,
     )
-    computing = _computing(options.output, model, base) if own_head else model
+    computing = _computing(options, model, base) if own_head else model
     if note:
         return Resolved(about, computing, shape[1:], None)
     weights = _official_weights(base)
@@ -271,11 +274,14 @@ def _last_activation(model: Any) -> str:
     return getattr(getattr(last, "activation", type(last)), "__name__", "").lower()
 
 
-def _computing(output: str, model: Any, base: ImageModel) -> Any:
+def _computing(options: GraphOptions, model: Any, base: ImageModel) -> Any:
     """The model that computes an output of a keras_vit model with its own head."""
-    if output == "features":
-        return keras.Model(base.input, base.features)
-    if output == "logits":
+    if options.output == "features":
+        features = base.features
+        if options.normalize:
+            features = keras.layers.UnitNormalization(dtype="float32")(features)
+        return keras.Model(base.input, features)
+    if options.output == "logits":
         return model
     activated = keras.layers.Activation(base.head_activation, dtype="float32")(model.output)
     return keras.Model(model.input, activated)

@@ -40,7 +40,8 @@ class TrainedModel:
         training: indices of the images that measure ranges and choose float layers; if there are
             two or more, different images do each.
         held_out: indices of the compared images, on which a run was not trained.
-        labelled: whether the images' targets are the model's classes.
+        labelled: whether the images' targets are the model's classes, or those of a model
+            without a head, whose features need no others.
         folder: the run folder; None for weights.
     """
 
@@ -196,5 +197,5 @@ def of_model(
         source=source,
         training=others if len(others) else held_out,
         held_out=held_out,
-        labelled=source.labels == answers_of(labels) and source.multi_hot is None,
+        labelled=source.multi_hot is None and (not labels or source.labels == answers_of(labels)),
     )

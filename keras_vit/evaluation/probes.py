@@ -18,11 +18,11 @@ from keras_vit._errors import UsageError, naming_install, shown
 from keras_vit._keras import keras
 from keras_vit.data import Source, Split
 from keras_vit.evaluation.features import body_of, check_can_probe, features_of
+from keras_vit.neighbours import TEMPERATURE, nearest, shares, unit
 
 _Labelled = tuple[np.ndarray, np.ndarray]  # features (n, channels) and classes (n,)
 _BIAS = 100.0  # the constant feature; a large one is hardly regularised
 _EPSILON = 1e-5  # added to the standard deviations
-_VALUES = 1 << 24  # similarities in memory at a time
 _MOST_SEEDS = 2**32  # scikit-learn's
 
 
@@ -189,7 +189,7 @@ def knn_accuracy(
     test_features: np.ndarray,
     test_targets: np.ndarray,
     neighbours: int = 20,
-    temperature: float = 0.07,
+    temperature: float = TEMPERATURE,
 ) -> float:
     """The accuracy of a vote of the nearest training images by cosine similarity.
 
@@ -217,18 +217,10 @@ def knn_accuracy(
             f"Received: neighbours={neighbours}."
         )
     temperature = positive_number("temperature", temperature)
-    train, classes = _unit(train), int(train_targets.max()) + 1
-    rows = max(_VALUES // len(train), 1)
-    right = 0
-    for start in range(0, len(test), rows):
-        similarity = _unit(test[start : start + rows]) @ train.T  # (rows, n)
-        nearest = np.argpartition(similarity, -neighbours, axis=1)[:, -neighbours:]
-        found = np.take_along_axis(similarity, nearest, 1)  # (rows, neighbours)
-        votes = np.exp((found - found.max(1, keepdims=True)) / temperature)
-        scores = np.zeros((len(found), classes))
-        np.add.at(scores, (np.arange(len(found))[:, None], train_targets[nearest]), votes)
-        right += (scores.argmax(-1) == test_targets[start : start + rows]).sum()
-    return float(right / len(test))
+    train, test = (unit(each.astype(np.float32)) for each in (train, test))
+    cosines, near = nearest(test, train, neighbours)
+    found = shares(cosines, train_targets[near], int(train_targets.max()) + 1, temperature)
+    return float((found.argmax(-1) == test_targets).mean())
 
 
 def linear_probe_accuracy(
@@ -346,11 +338,6 @@ def check_shots(targets: np.ndarray, shots: int, labels: tuple[str, ...] | None 
             f"shots={shots}, and {counts[fewest]} images of {name}."
         )
     return shots
-
-
-def _unit(features: np.ndarray) -> np.ndarray:
-    features = np.asarray(features, np.float32)
-    return features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
 
 
 def _accuracies(train: _Labelled, test: _Labelled, l2: Sequence[float]) -> list[float]:

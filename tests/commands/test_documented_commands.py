@@ -75,6 +75,10 @@ NOT_RUN = {
     "make android-setup": "it installs Debian packages",
     "adb": "needs a phone",
     "keras-vit zero-shot --weights google/": "a download of 1.5 GB; a folder is run",
+    "keras-vit export --weights facebook/": "a download; a run is exported",
+    "keras-vit index photos --bundle bundles/dinov2": "the same",
+    "keras-vit run photo.jpg --bundle bundles/dinov2": "the same",
+    "keras-vit web --bundle bundles/dinov2": "the same",
     "keras-vit bench": "needs a phone; tests/deploy/phone has a fake one",
     "keras-vit android --bundle runs/flowers/export/int8 --push": "the same",
     "pip install": "tests/commands/check_wheel.py installs the package",
@@ -157,9 +161,10 @@ def test_options_are_known(folder):
     ):  # fmt: skip
         (folder / "runs" / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / "runs" / file).touch()
-    (folder / "bundles/words/float16").mkdir(parents=True)
+    for name in ("words/float16", "dinov2/dynamic", "features/float16"):
+        (folder / "bundles" / name).mkdir(parents=True)
+        (folder / "bundles" / name / "model.json").touch()
     (folder / "bundles/table.json").touch()
-    (folder / "bundles/words/float16/model.json").touch()
     for _, name, *words in (each.words for each in ALL if each.words[0] == "keras-vit"):
         command = importlib.import_module(f"keras_vit.cli.{name.replace('-', '_')}")
         read(command.Arguments, words, getattr(command, "defaults", None))

@@ -101,10 +101,10 @@ def test_bundles_give_the_models_probabilities(done, refused, run, pictures, exp
     assert "expected a bundle's folder. Received: a run; export it first" in line
     described = tmp_path / "logits" / "float32" / "model.json"
     content = json.loads(described.read_text())
-    content["output"]["kind"] = "features"
+    content["output"]["kind"] = "masks"
     described.write_text(json.dumps(content))
     line = refused(COMMAND, "--bundle", "logits/float32", pictures)
-    assert "gives features and no classes; export it with output logits" in line
+    assert "$.output.kind must be one of logits, probabilities, features. Received: 'masks'" in line
 
 
 def test_published_weights_name_imagenets_classes(done, publish, pictures, monkeypatch):

@@ -1,24 +1,31 @@
 /** The page: holds the state, acts on what the user does, and has each new state drawn. */
 
+import { join, readAdded, storeAdded, withPictures } from "./added.js";
 import { fetchBundle } from "./bundle.js";
 import { openCamera } from "./camera.js";
-import { classify, median, medianTime } from "./classify.js";
+import { classify, median, medianTime, tell } from "./classify.js";
+import { counted, element } from "./dom.js";
 import { BACKENDS, compile } from "./engine.js";
 import { UserError, reasonOf } from "./errors.js";
 import { compare } from "./golden.js";
-import { bitmapOf, decode, readPixels } from "./pixels.js";
+import { bitmapOf, decode, readPixels, thumbnailOf } from "./pixels.js";
 import { cropBox } from "./preprocess.js";
-import { draw, element } from "./view.js";
+import { unit } from "./similar.js";
+import { draw } from "./view.js";
 
 const MOST_PICTURES = 60; // the oldest are dropped
 const NEWEST = 30; // frames of the camera whose median time is shown
 
 let state = {
   bundles: [], // names
+  galleries: [], // names of those that have one
   version: null, // of LiteRT.js
   bundle: null, // the name of the chosen one
   backend: BACKENDS[0].id,
   model: { kind: "loading" }, // or {kind: "ready", bundle, backend, isWhole}, {kind: "failed"}
+  added: [], // classes that the user added to a model of features (added.js)
+  news: null, // of them, one line
+  collection: null, // what the features of a picture are compared with (added.js)
   pictures: [], // {id, name, file | image, answer: null | {...} | {problem}}
   camera: null, // {video, answer}
   check: null, // {kind: "running"}, {kind: "done", ...}
@@ -46,18 +53,20 @@ function enqueue(work) {
 function load() {
   const { bundle: name, backend, pictures } = state;
   const loading = { model: { kind: "loading" }, pictures: pictures.map(unanswered) };
-  update({ ...loading, check: null, problem: null });
+  update({ ...loading, added: [], news: null, check: null, problem: null });
   enqueue(async () => {
     if (name !== state.bundle || backend !== state.backend) return; // chosen again meanwhile
     engine?.close();
     engine = null;
     try {
-      const bundle = await fetchBundle(name);
-      const { input } = bundle.description;
+      const bundle = await fetchBundle(name, state.galleries.includes(name));
+      const { input, output, sha256 } = bundle.description;
       const chosen = BACKENDS.find(({ id }) => id === backend);
       engine = await compile(bundle.model, [1, input.height, input.width, 3], chosen);
       if (name !== state.bundle || backend !== state.backend) return;
-      update({ model: { kind: "ready", bundle, backend: chosen, isWhole: engine.isWhole } });
+      const added = output.kind === "features" ? readAdded(sha256, output.size) : [];
+      const model = { kind: "ready", bundle, backend: chosen, isWhole: engine.isWhole };
+      update({ model, added, collection: join(bundle.gallery, added) });
     } catch (error) {
       update({ model: { kind: "failed" } });
       throw error;
@@ -89,9 +98,14 @@ async function answer(id) {
     found = { problem: error.message };
   }
   if (state.model !== model) return; // another one was chosen, which answers soon
-  update({
-    pictures: state.pictures.map((each) => (each.id === id ? { ...each, answer: found } : each)),
-  });
+  const told = { answer: toldOf(found) };
+  update({ pictures: state.pictures.map((each) => (each.id === id ? { ...each, ...told } : each)) });
+}
+
+/** An answer with what the card says of its scores. */
+function toldOf(answer) {
+  if (!answer?.scores) return answer;
+  return { ...answer, ...tell(answer.scores, state.model.bundle, state.collection) };
 }
 
 async function answerOf(picture, { bundle }) {
@@ -115,6 +129,54 @@ async function smaller(bitmap) {
   });
   bitmap.close();
   return result;
+}
+
+/** Adds pictures to a class, by the features that the model makes of them. */
+function addClass(name, files) {
+  const { model } = state;
+  update({ news: `Adding ${counted(files.length, "picture")}.`, problem: null });
+  enqueue(async () => {
+    const pictures = [];
+    const problems = [];
+    for (const file of files) {
+      try {
+        pictures.push(await exampleOf(file, model));
+      } catch (error) {
+        if (!(error instanceof UserError)) throw error;
+        problems.push(`${file.name}: ${error.message}`);
+      }
+    }
+    if (state.model !== model) throw new UserError("Another model was chosen; add the class again.");
+    update({ news: `${counted(pictures.length, "picture")} added.` });
+    if (pictures.length) setAdded(withPictures(state.added, name, pictures));
+    if (problems.length) throw new UserError(problems.join(" "));
+  });
+}
+
+async function exampleOf(file, { bundle }) {
+  const bitmap = await decode(file);
+  const image = readPixels(bitmap, bitmap.width, bitmap.height);
+  const { scores } = await classify(image, bundle, engine);
+  const thumbnail = thumbnailOf(bitmap);
+  bitmap.close();
+  return { name: file.name, vector: Float32Array.from(unit(scores)), thumbnail };
+}
+
+function removeClass(name) {
+  const { pictures } = state.added.find((each) => each.name === name);
+  update({ news: `${counted(pictures.length, "picture")} removed.` });
+  setAdded(state.added.filter((each) => each.name !== name));
+  element("class-name").focus(); // the button has gone
+}
+
+/** Compares all pictures again, with the features that they have. */
+function setAdded(added) {
+  const { bundle } = state.model;
+  update({ added, collection: join(bundle.gallery, added) });
+  update({
+    pictures: state.pictures.map((each) => ({ ...each, answer: toldOf(each.answer) })),
+    problem: storeAdded(bundle.description.sha256, added),
+  });
 }
 
 function addOwnPicture() {
@@ -174,7 +236,7 @@ async function watch(video) {
       times = [...(timed === model ? times : []), found.inferenceMs].slice(-NEWEST);
       timed = model;
       const time = { milliseconds: median(times), runs: times.length };
-      update({ camera: { video, answer: { ...found, time } } });
+      update({ camera: { video, answer: toldOf({ ...found, time }) } });
     });
     if (state.problem) return stopCamera();
     await new Promise(requestAnimationFrame); // the page stays usable; hidden pages pause
@@ -198,6 +260,14 @@ function listen() {
     addPictures(chosenFiles(event.target.files));
     event.target.value = ""; // the same file may be chosen again
   });
+  element("add").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const [name, files] = [element("class-name"), element("class-files")];
+    addClass(name.value.trim(), [...files.files]);
+    event.target.reset();
+    name.focus();
+  });
+  element("added").addEventListener("click", ({ target }) => target.value && removeClass(target.value));
   element("camera").addEventListener("click", toggleCamera);
   element("own").addEventListener("click", addOwnPicture);
   element("clear").addEventListener("click", () => {
@@ -230,8 +300,8 @@ async function start() {
   draw(state);
   try {
     const response = await fetch("bundles.json", { cache: "no-cache" });
-    const { bundles, litert_js: version } = await response.json();
-    update({ bundles, bundle: bundles[0], version });
+    const { bundles, galleries = [], litert_js: version } = await response.json();
+    update({ bundles, galleries, bundle: bundles[0], version });
   } catch {
     return update({
       model: { kind: "failed" },

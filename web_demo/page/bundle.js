@@ -1,6 +1,8 @@
 /** Reads and checks a bundle: model.json, labels.txt, model.tflite, golden.json. */
 
-import { UserError, reasonOf } from "./errors.js";
+import { UserError, shown } from "./errors.js";
+import { fetchBytes, fetchJson, fetchText } from "./files.js";
+import { fetchGallery } from "./gallery.js";
 import { readGolden } from "./golden.js";
 import { answersOf } from "./scores.js";
 
@@ -11,25 +13,26 @@ const MOST_CLASSES = 1_000_000;
  * Fetches a bundle of this site.
  *
  * @param {string} name its folder in bundles/
- * @returns {Promise<{name, description, labels: string[], model: Uint8Array, golden}>}
+ * @param {boolean} hasGallery whether it has a folder gallery/
+ * @returns {Promise<{name, description, labels: string[], model: Uint8Array, golden, gallery}>} of
+ *     features there are no labels; without a gallery it is null
  * @throws {UserError}
  */
-export async function fetchBundle(name) {
-  const [json, labels, golden, model] = await Promise.all([
-    fetched(name, "model.json").then(parsed("model.json")),
-    fetched(name, "labels.txt").then((response) => response.text()),
-    fetched(name, "golden.json").then(parsed("golden.json")),
-    fetched(name, "model.tflite").then(bytes),
+export async function fetchBundle(name, hasGallery) {
+  const description = readDescription(await fetchJson(name, "model.json"));
+  const isFeatures = description.output.kind === "features";
+  const [labels, golden, model, gallery] = await Promise.all([
+    isFeatures ? [] : fetchLabels(name, description),
+    fetchJson(name, "golden.json"),
+    fetchBytes(name, "model.tflite"),
+    isFeatures && hasGallery ? fetchGallery(name, description) : null,
   ]);
-  const description = readDescription(json);
   await checkModel(model, description);
-  return {
-    name,
-    description,
-    labels: answersOf(readLabels(labels, description.output.classes)),
-    model,
-    golden: readGolden(golden, description),
-  };
+  return { name, description, labels, model, golden: readGolden(golden, description), gallery };
+}
+
+async function fetchLabels(name, { output }) {
+  return answersOf(readLabels(await fetchText(name, "labels.txt"), output.size));
 }
 
 /** What the page needs of model.json, checked. */
@@ -81,22 +84,32 @@ function readInput(json) {
 }
 
 function readOutput(json) {
-  if (!["logits", "probabilities"].includes(json.kind)) {
+  if (!["logits", "probabilities", "features"].includes(json.kind)) {
     throw new UserError(
-      `the model gives ${shown(json.kind)} and no classes; export it with output logits or probabilities.`,
+      `the model gives ${shown(json.kind)}; export it with output logits, probabilities or features.`,
     );
   }
-  const classes = integer(json.classes, "output.classes", MOST_CLASSES);
-  check(String(json.shape) === `1,${classes}`, "output.shape", json.shape);
-  const activation = json.activation ?? "softmax"; // older bundles state none
-  check(["softmax", "sigmoid"].includes(activation), "output.activation", activation);
+  const ofKind = json.kind === "features" ? readFeatures(json) : readClasses(json);
+  check(String(json.shape) === `1,${ofKind.size}`, "output.shape", json.shape);
   return {
     kind: json.kind,
-    classes,
-    isExclusive: activation === "softmax" || classes === 1, // otherwise several can be right
+    ...ofKind,
     dtype: dtype(json.dtype, "output.dtype"),
     quantization: quantization(json, "output"),
   };
+}
+
+function readClasses(json) {
+  const size = integer(json.classes, "output.classes", MOST_CLASSES);
+  const activation = json.activation ?? "softmax"; // older bundles state none
+  check(["softmax", "sigmoid"].includes(activation), "output.activation", activation);
+  return { size, isExclusive: activation === "softmax" || size === 1 }; // or several can be right
+}
+
+function readFeatures(json) {
+  check(typeof json.normalized === "boolean", "output.normalized", json.normalized);
+  const size = integer(json.shape?.[1], "output.shape", MOST_CLASSES);
+  return { size, isNormalized: json.normalized };
 }
 
 /** LiteRT.js has no other types of images and scores. */
@@ -138,36 +151,6 @@ function check(isRight, name, value) {
   if (!isRight) {
     throw new UserError(`model.json: ${name} cannot be ${shown(value)}; export it again.`);
   }
-}
-
-function shown(value) {
-  return (JSON.stringify(value) ?? "absent").slice(0, 80);
-}
-
-async function fetched(name, file) {
-  let response;
-  try {
-    // Files of an older export must not be mixed with new ones.
-    response = await fetch(`bundles/${encodeURIComponent(name)}/${file}`, { cache: "no-cache" });
-  } catch (error) {
-    throw new UserError(`${name}/${file} cannot be fetched (${reasonOf(error)}).`);
-  }
-  if (response.ok) return response;
-  throw new UserError(`${name}/${file} cannot be fetched (status ${response.status}).`);
-}
-
-async function bytes(response) {
-  return new Uint8Array(await response.arrayBuffer());
-}
-
-function parsed(file) {
-  return async (response) => {
-    try {
-      return await response.json();
-    } catch {
-      throw new UserError(`${file}: expected JSON; export it again.`);
-    }
-  };
 }
 
 async function checkModel(model, description) {

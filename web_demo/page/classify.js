@@ -1,17 +1,18 @@
-/** From pixels to the most probable classes, timed. */
+/** From pixels to scores or features, timed, and to what a card says of them. */
 
 import { preprocess } from "./preprocess.js";
 import { probabilities, readScores, topK } from "./scores.js";
+import { lookUp } from "./similar.js";
 import { UserError } from "./errors.js";
 
 /**
  * @param {{width, height, data}} image R, G and B, row by row
  * @param {object} bundle the result of `fetchBundle`
  * @param {object} engine the result of `compile`
- * @returns {Promise<object>} tensor, scores, predictions, and milliseconds
+ * @returns {Promise<object>} tensor, scores (or features), and milliseconds
  * @throws {UserError}
  */
-export async function classify(image, bundle, engine, k = 5) {
+export async function classify(image, bundle, engine) {
   const { input, output } = bundle.description;
   const begun = performance.now();
   const tensor = preprocess(image, input);
@@ -21,14 +22,26 @@ export async function classify(image, bundle, engine, k = 5) {
   if (!scores.every(Number.isFinite)) {
     throw new UserError("The model gives scores that are no finite numbers.");
   }
-  const all = probabilities(scores, output);
   return {
     tensor,
     scores,
-    predictions: topK(all, k).map((i) => ({ label: bundle.labels[i], probability: all[i] })),
     preprocessingMs: prepared - begun,
     inferenceMs: computed - prepared,
   };
+}
+
+/**
+ * What a card says of scores: the most probable classes. Of features also the most similar pictures.
+ *
+ * @param {Float32Array} scores
+ * @param {object} bundle the result of `fetchBundle`
+ * @param {object} collection what features are compared with (added.js)
+ * @returns {{predictions: {label, probability}[], similar?: object[]}}
+ */
+export function tell(scores, { description, labels }, collection, k = 5) {
+  if (description.output.kind === "features") return lookUp(scores, collection, k);
+  const all = probabilities(scores, description.output);
+  return { predictions: topK(all, k).map((i) => ({ label: labels[i], probability: all[i] })) };
 }
 
 /** The median time of a run in milliseconds, of up to 20 runs in a fifth of a second. */

@@ -1,5 +1,6 @@
 /** The golden check: does this browser compute what the exporter's computer computed? */
 
+import { fromBase64 } from "./base64.js";
 import { UserError } from "./errors.js";
 import { quantize } from "./preprocess.js";
 import { probabilities } from "./scores.js";
@@ -17,7 +18,7 @@ export function readGolden(json, description) {
   return {
     image: { width, height, data: decoded(json, "image", [height, width, 3], ["uint8"]) },
     tensor: expectedTensor(decoded(json, "tensor", size, ["uint8", "float32"]), input),
-    scores: decoded(json, "scores", [output.classes], ["float32"]),
+    scores: decoded(json, "scores", [output.size], ["float32"]),
     output,
     tolerance: {
       tensor: positive(json, "tensor"),
@@ -50,8 +51,8 @@ export function compare(golden, tensor, scores, isHalf) {
     tensorTolerance: golden.tolerance.tensor,
     scoreDifference,
     scoreTolerance: tolerance,
-    expectedClass: largest(probabilities(golden.scores, golden.output)),
-    foundClass: largest(probabilities(scores, golden.output)),
+    expectedClass: bestClass(golden.scores, golden.output),
+    foundClass: bestClass(scores, golden.output),
     // NaN is in no tolerance.
     passed: tensorDifference <= golden.tolerance.tensor && scoreDifference <= tolerance,
   };
@@ -63,7 +64,10 @@ function largestDifference(expected, actual) {
   return expected.reduce((most, value, i) => Math.max(most, Math.abs(value - actual[i])), 0);
 }
 
-function largest(values) {
+/** Of features there is none. */
+function bestClass(scores, output) {
+  if (output.kind === "features") return null;
+  const values = probabilities(scores, output);
   return values.reduce((best, value, i) => (value > values[best] ? i : best), 0);
 }
 
@@ -82,14 +86,6 @@ function decoded(json, name, shape, dtypes) {
     throw new UserError(`golden.json: ${name} does not fit the model; export it again.`);
   }
   return new type(bytes.buffer); // browsers run on little-endian processors
-}
-
-function fromBase64(text) {
-  try {
-    return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
-  } catch {
-    return null;
-  }
 }
 
 function positive(json, name) {

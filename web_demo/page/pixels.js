@@ -62,6 +62,20 @@ export function readPixels(source, width, height) {
   return { width, height, data };
 }
 
+/** A small JPEG of a bitmap as a data URL; transparent pixels are blended with white. */
+export function thumbnailOf(bitmap, side = 96) {
+  const factor = Math.min(1, side / Math.max(bitmap.width, bitmap.height));
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.max(Math.round(bitmap.width * factor), 1);
+  canvas.height = Math.max(Math.round(bitmap.height * factor), 1);
+  const context = canvas.getContext("2d", { alpha: false });
+  context.imageSmoothingQuality = "high";
+  context.fillStyle = "white";
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+  return canvas.toDataURL("image/jpeg", 0.8);
+}
+
 /** A bitmap of R, G and B, row by row. */
 export function bitmapOf({ width, height, data }) {
   const pixels = new ImageData(width, height);

@@ -39,6 +39,7 @@ export function probabilities(scores, { kind, isExclusive }) {
 
 /** Indices of the k most probable classes; of equal ones the first comes first, as in Python. */
 export function topK(values, k) {
-  const indices = Array.from(values.keys());
+  const least = Float64Array.from(values).sort().at(-k) ?? -Infinity;
+  const indices = Array.from(values.keys()).filter((i) => values[i] >= least); // few, of many
   return indices.sort((a, b) => values[b] - values[a] || a - b).slice(0, k);
 }

@@ -1,8 +1,9 @@
-/** Draws a state. Texts from outside are set as text, never as HTML. */
+/** Draws a state. */
 
+import { drawAdded } from "./added_view.js";
+import { counted, element, made } from "./dom.js";
 import { BACKENDS } from "./engine.js";
-
-export const element = (id) => document.getElementById(id);
+import { similarOf } from "./similar_view.js";
 
 let drawn = {}; // the state that is on the page
 
@@ -13,6 +14,7 @@ export function draw(state) {
   if (changed("bundles", "bundle")) drawBundles(state);
   if (changed("backend")) drawBackends(state.backend);
   if (changed("model", "pictures", "bundle")) drawModel(state);
+  if (changed("model", "added", "news")) drawAdded(state);
   if (changed("pictures", "camera")) drawAnswers(state);
   if (changed("check")) drawCheck(state);
   drawn = state;
@@ -59,14 +61,14 @@ function statusOf(model, bundle, pictures) {
     : `Ready on: ${label}. Some operators are not accelerated and run on slower kernels.`;
 }
 
-function factsOf({ description, labels }, version) {
-  const { model, precision, input, output, bytes } = description;
+function factsOf(bundle, version) {
+  const { model, precision, input, output, bytes } = bundle.description;
   const facts = {
     Model: model,
     Precision: precision,
     Size: `${(bytes / 2 ** 20).toFixed(2)} MiB`,
     Input: `${input.width} × ${input.height} pixels`,
-    Classes: classesOf(labels, output),
+    ...(output.kind === "features" ? featuresOf(bundle) : { Classes: classesOf(bundle) }),
     "LiteRT.js": version,
   };
   return Object.entries(facts).map(([name, value]) =>
@@ -74,9 +76,22 @@ function factsOf({ description, labels }, version) {
   );
 }
 
-function classesOf(labels, { isExclusive }) {
+function featuresOf({ description, gallery }) {
+  const { size, isNormalized } = description.output;
+  const count = size.toLocaleString("en");
+  return { Features: isNormalized ? `${count}, of length 1` : count, Gallery: galleryOf(gallery) };
+}
+
+function galleryOf(gallery) {
+  if (gallery === null) return "none";
+  const [pictures, classes] = [gallery.pictures.length, gallery.classes.length];
+  const count = counted(pictures, "picture");
+  return classes ? `${count} of ${counted(classes, "class", "classes")}` : count;
+}
+
+function classesOf({ labels, description }) {
   const count = labels.length.toLocaleString("en");
-  return isExclusive ? count : `${count}, of which several can be right`;
+  return description.output.isExclusive ? count : `${count}, of which several can be right`;
 }
 
 const cards = new Map(); // of each picture's id: {picture, card}
@@ -112,18 +127,21 @@ function cardOf({ name, answer }) {
     );
   }
   const picture = pictureOf(answer, name);
-  return made("li", {}, picture, made("div", {}, title, ...predictionsOf(answer), timesOf(answer)));
+  const text = made("div", {}, title, ...predictionsOf(answer), timesOf(answer));
+  return made("li", {}, picture, text, ...(answer.similar?.length ? [similarOf(answer.similar)] : []));
 }
 
-let watched = null; // {video, card, text}
+let watched = null; // {video, card, text, images}
 
 function cameraCard({ video, answer }) {
   if (watched?.video !== video) {
     const text = made("div");
-    watched = { video, text, card: made("li", { className: "camera" }, video, text) };
+    const card = made("li", { className: "camera" }, video, text);
+    watched = { video, text, card, images: new WeakMap() };
     video.setAttribute("aria-label", "The camera's picture");
   }
   const found = answer ? [...predictionsOf(answer), timesOf(answer)] : [];
+  if (answer?.similar?.length) found.push(similarOf(answer.similar, watched.images));
   watched.text.replaceChildren(made("h3", { textContent: "Camera" }), ...found);
   return watched.card;
 }
@@ -146,7 +164,12 @@ function pictureOf({ bitmap, width, height, seen }, name) {
   return canvas;
 }
 
-function predictionsOf({ predictions }) {
+function predictionsOf({ predictions, similar }) {
+  if (similar?.length === 0) {
+    const text = "There is nothing to compare with yet: add a class from a few pictures.";
+    return [made("p", { className: "note", textContent: text })];
+  }
+  if (predictions.length === 0) return []; // the similar pictures have no classes
   const rows = predictions.map(({ label, probability }) => {
     const percent = `${(100 * probability).toFixed(1)}%`;
     const bar = made("div");
@@ -179,13 +202,14 @@ function drawCheck({ check }) {
   if (check.kind === "running") {
     return element("verdict").replaceChildren(made("p", { textContent: "Running." }));
   }
+  const scores = check.labels.length ? "scores" : "features";
   const verdict = check.passed
-    ? "Yes: the tensor and the scores are within the bundle’s tolerances."
+    ? `Yes: the tensor and the ${scores} are within the bundle’s tolerances.`
     : "No: the differences are over the bundle’s tolerances.";
   const rows = [
     ["", "largest difference", "tolerance"],
     ["tensor", shortest(check.tensorDifference), shortest(check.tensorTolerance)],
-    ["scores", shortest(check.scoreDifference), shortest(check.scoreTolerance)],
+    [scores, shortest(check.scoreDifference), shortest(check.scoreTolerance)],
   ].map((cells, row) =>
     made(
       "tr",
@@ -196,7 +220,7 @@ function drawCheck({ check }) {
   element("verdict").replaceChildren(
     made("p", { className: check.passed ? "right" : "wrong", textContent: verdict }),
     made("table", {}, ...rows),
-    made("p", { textContent: foundClassOf(check) }),
+    ...(check.labels.length ? [made("p", { textContent: foundClassOf(check) })] : []),
   );
 }
 
@@ -208,10 +232,4 @@ function foundClassOf({ labels, expectedClass, foundClass }) {
 
 function shortest(value) {
   return value === 0 ? "0" : value.toExponential(1);
-}
-
-function made(tag, properties = {}, ...children) {
-  const node = Object.assign(document.createElement(tag), properties);
-  node.append(...children);
-  return node;
 }

@@ -36,6 +36,19 @@ test("the golden check compares the answers of one score", () => {
   assert.equal(compare(golden, golden.tensor, golden.scores, false).expectedClass, 1);
 });
 
+test("features are described, and are compared without classes", () => {
+  const [json, goldenJson] = digits("float16");
+  const { name, shape, dtype } = json.output;
+  json.output = { name, shape, dtype, kind: "features", normalized: false };
+  const description = readDescription(json);
+  assert.equal(description.output.size, 10);
+  assert.equal(description.output.isNormalized, false);
+  const golden = readGolden(goldenJson, description);
+  const { passed, expectedClass, foundClass } = compare(golden, golden.tensor, golden.scores, false);
+  assert.deepEqual([passed, expectedClass, foundClass], [true, null, null]);
+  assert.ok(!compare(golden, golden.tensor, golden.scores.map((each) => -each), false).passed);
+});
+
 test("half precision has a tolerance of its own", () => {
   const [json, goldenJson] = digits("float16");
   const description = readDescription(json);
@@ -93,7 +106,12 @@ const DAMAGES = {
   "a type that LiteRT.js lacks": (json) => (json.input.dtype = "int8"),
   "a scale of 0": (json) => (json.input.scale = [127.5, 0, 127.5]),
   "text for a mean": (json) => (json.input.mean = "<b>"),
-  features: (json) => (json.output.kind = "features"),
+  tokens: (json) => (json.output.kind = "tokens"),
+  "features that do not say their length": (json) => (json.output.kind = "features"),
+  "features of no size": (json) =>
+    Object.assign(json.output, { kind: "features", normalized: true, shape: [1, 0] }),
+  "features for each position": (json) =>
+    Object.assign(json.output, { kind: "features", normalized: true, shape: [1, 7, 10] }),
   "an unknown activation": (json) => (json.output.activation = "relu"),
   "no classes": (json) => (json.output.classes = 0),
   "a float that is quantised": (json) => (json.output.quantization = { scale: 1, zero_point: 0 }),

@@ -12,6 +12,7 @@ const EXPECTED = JSON.parse(readFileSync(join(PREPARED, "expected.json"), "utf8"
 const DIGITS = Object.keys(EXPECTED).filter((name) => name.startsWith("digit-"));
 const PHOTOGRAPHS = Object.keys(EXPECTED).filter((name) => name.startsWith("words-"));
 const WORDS = "cifar10-words";
+const [FEATURES, BARE] = ["features", "features-bare"]; // with a gallery, and without one
 const PRECISIONS = ["float32", "float16", "dynamic", "int8"];
 
 let server, browser;
@@ -110,6 +111,255 @@ for (const backend of ["wasm", "webgpu", "webgpu-half"]) {
     await page.context().close();
   });
 }
+
+// Python's figures are of LiteRT's own vectors; SwiftShader's differ more.
+for (const [backend, tolerance] of Object.entries({ wasm: 1e-4, webgpu: 1e-3 })) {
+  test(`similarities and votes are Python's on ${backend}`, async (t) => {
+    const { page, faults } = await open(browser, server.url);
+    let most = 0;
+    const near = (actual, expected) => (most = Math.max(most, Math.abs(actual - expected)));
+    const names = [...DIGITS, ...PHOTOGRAPHS];
+    const contents = names.map((name) => picture(name).content.toString("base64"));
+    const found = await page.evaluate(lookedUp, [backend, contents]);
+    for (const [i, name] of names.entries()) {
+      const expected = EXPECTED[name].features;
+      assert.deepEqual(
+        found[i].similar.map((each) => each.name),
+        expected.similar.map((each) => each.name),
+      );
+      found[i].similar.forEach(({ similarity }, place) =>
+        near(similarity, expected.similar[place].similarity),
+      );
+      for (const of of ["pictures", "means"]) {
+        const shares = Object.fromEntries(
+          found[i][of].map(({ label, probability }) => [label, probability]),
+        );
+        assert.deepEqual(Object.keys(shares).sort(), Object.keys(expected[of]).sort());
+        for (const [label, share] of Object.entries(expected[of])) near(shares[label], share);
+      }
+    }
+    t.diagnostic(`largest difference ${most.toExponential(1)}`);
+    assert.ok(most <= tolerance, `${most}`);
+    assert.deepEqual(faults, []);
+    await page.context().close();
+  });
+}
+
+/** In the page: what `lookUp` finds for pictures, with all shares of both votes. */
+async function lookedUp([backend, contents]) {
+  const { join } = await import("./added.js");
+  const { fetchBundle } = await import("./bundle.js");
+  const { classify } = await import("./classify.js");
+  const { BACKENDS, compile } = await import("./engine.js");
+  const { decode, readPixels } = await import("./pixels.js");
+  const { lookUp } = await import("./similar.js");
+  const bundle = await fetchBundle("features", true);
+  const chosen = BACKENDS.find(({ id }) => id === backend);
+  const engine = await compile(bundle.model, [1, 32, 32, 3], chosen);
+  const collectionOf = (of) => {
+    const vote = { ...bundle.gallery.vote, of };
+    return join({ ...bundle.gallery, vote }, []);
+  };
+  const found = [];
+  for (const base64 of contents) {
+    const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+    const bitmap = await decode(new Blob([bytes]));
+    const image = readPixels(bitmap, bitmap.width, bitmap.height);
+    const { scores } = await classify(image, bundle, engine);
+    const [{ similar }, pictures, means] = [
+      lookUp(scores, collectionOf("pictures")),
+      lookUp(scores, collectionOf("pictures"), 99).predictions,
+      lookUp(scores, collectionOf("means"), 99).predictions,
+    ];
+    const named = similar.map(({ picture, similarity }) => ({ name: picture.name, similarity }));
+    found.push({ similar: named, pictures, means });
+  }
+  return found;
+}
+
+test("a card shows the most similar pictures of the gallery, and their classes", async () => {
+  const { page, faults } = await open(browser, server.url);
+  await choose(page, FEATURES, "wasm");
+  const facts = await page.textContent("#facts");
+  assert.match(facts, /Features64Gallery40 pictures of 9 classes/);
+  const names = [...DIGITS, ...PHOTOGRAPHS];
+  await drop(page, names.map(picture));
+  await answered(page, names.length);
+  const shown = await similar(page);
+  for (const [i, { best }] of (await answers(page)).entries()) {
+    const expected = EXPECTED[names[i]].features;
+    expected.similar.forEach(({ name, similarity }, place) => {
+      const { caption, alt, text } = shown[i][place];
+      assert.deepEqual([caption, alt], [name, name]);
+      assert.ok(Math.abs(Number(text) - similarity) < 0.0052 && text.length === 4, text);
+    });
+    for (const { label, percent } of best) {
+      assert.ok(Math.abs(percent - 100 * expected.pictures[label]) < 0.06, `${names[i]}: ${label}`);
+    }
+  }
+  const { verdict, tensor } = await goldenCheck(page);
+  assert.match(verdict, /^Yes: the tensor and the features/);
+  assert.equal(tensor[0], 0);
+  assert.equal(await page.locator("#verdict > p").count(), 1); // and no "Both say"
+  await page.locator("#answers img").last().scrollIntoViewIfNeeded();
+  await page.waitForFunction(() => [...document.images].at(-1).naturalWidth === 8);
+  assert.deepEqual(faults, []);
+  await page.context().close();
+});
+
+test("an added class answers at once without the model, survives a reload, and is removed", async () => {
+  const { page, faults } = await open(browser, server.url);
+  await choose(page, BARE, "wasm");
+  assert.match(await page.textContent("#facts"), /Gallerynone/);
+  await drop(page, [picture("digit-3.png"), picture("words-cat.png")]);
+  await answered(page, 2);
+  const nothing = "There is nothing to compare with yet: add a class from a few pictures.";
+  assert.deepEqual(await page.$$eval("#answers .note", texts), [nothing, nothing]);
+  const times = await page.$$eval("#answers .times", texts);
+  await addClass(page, "a digit", ["digit-3.png", "digit-8.png"]);
+  await page.waitForSelector("#added li");
+  await addClass(page, "animal", ["words-cat.png", "words-dog.png", "words-frog.png"]);
+  await page.waitForSelector("#added li:nth-child(2)");
+  await addClass(page, " animal ", ["words-deer.png"]);
+  const rows = ["a digit2 pictures addedRemove", "animal4 pictures addedRemove"];
+  await page.waitForFunction(() => /4 pictures/.test(document.querySelector("#added").textContent));
+  assert.deepEqual(await page.$$eval("#added li", texts), rows);
+  assert.equal(await page.textContent("#news"), "1 picture added.");
+  const check = async () => {
+    const found = await answers(page);
+    assert.deepEqual(
+      found.map(({ best }) => best[0].label),
+      ["a digit", "animal"],
+    );
+    const [[first], [second]] = await similar(page);
+    assert.deepEqual([first.text, first.caption], ["1.00", "digit-3.png"]);
+    assert.deepEqual([second.text, second.caption], ["1.00", "words-cat.png"]);
+    assert.match(first.src, /^data:image\/jpeg;base64,/);
+  };
+  await check();
+  // The times would be others if the model had run again.
+  assert.deepEqual(await page.$$eval("#answers .times", texts), times);
+  await page.reload();
+  await choose(page, BARE, "wasm");
+  assert.deepEqual(await page.$$eval("#added li", texts), rows);
+  await drop(page, [picture("digit-3.png"), picture("words-cat.png")]);
+  await answered(page, 2);
+  await check();
+  await page.click("summary");
+  await page.click("[aria-label='Remove a digit']");
+  assert.deepEqual(await page.$$eval("#added li", texts), rows.slice(1));
+  assert.equal((await answers(page))[0].best[0].label, "animal");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "class-name");
+  await page.click("[aria-label='Remove animal']");
+  assert.deepEqual(await page.$$eval("#answers .note", texts), [nothing, nothing]);
+  assert.equal(await page.evaluate(() => localStorage.length), 0);
+  assert.deepEqual(faults, []);
+  await page.context().close();
+});
+
+test("pictures join a class of the gallery, and only they are removed", async () => {
+  const { page } = await open(browser, server.url);
+  await choose(page, FEATURES, "wasm");
+  await drop(page, [picture("digit-9.png")]);
+  await answered(page, 1);
+  const before = await answers(page);
+  await addClass(page, "5", ["digit-9.png"]);
+  await page.waitForSelector("#added li");
+  const [{ best }] = await answers(page);
+  assert.equal(best[0].label, "5");
+  assert.equal((await similar(page))[0][0].text, "1.00");
+  assert.ok(best.filter(({ label }) => label === "5").length === 1);
+  await page.click("[aria-label='Remove 5']");
+  assert.deepEqual(await answers(page), before);
+  await page.context().close();
+});
+
+test("broken pictures of a class are one line, and the others are added", async () => {
+  const { page, faults } = await open(browser, server.url);
+  await choose(page, BARE, "wasm");
+  const name = '<img src=x onerror="document.title=1">';
+  const files = [picture("digit-3.png"), { name: `${name}.png`, content: Buffer.from("no picture") }];
+  await addClass(page, name, files);
+  await problem(page, `${name}.png: this is not a picture that the browser can read.`);
+  assert.deepEqual(await page.$$eval("#added bdi", texts), [name]);
+  assert.equal(await page.title(), "Classify pictures in this browser");
+  assert.deepEqual(faults, []);
+  await page.context().close();
+});
+
+test("a damaged entry of the storage is ignored, and a full one is one line", async () => {
+  const { page, faults } = await open(browser, server.url);
+  await choose(page, BARE, "wasm");
+  await addClass(page, "three", ["digit-3.png"]);
+  await page.waitForSelector("#added li");
+  await page.evaluate(() => localStorage.setItem(localStorage.key(0), '{"format": 1, "classes": [{}]}'));
+  await page.reload();
+  await choose(page, BARE, "wasm");
+  assert.equal(await page.locator("#added li").count(), 0);
+  assert.equal(await page.evaluate(() => localStorage.length), 0);
+  await page.evaluate(() => localStorage.setItem("other", "x".repeat(5_242_875)));
+  await drop(page, [picture("digit-3.png")]);
+  await addClass(page, "three", ["digit-3.png"]);
+  await problem(page, /^The browser cannot store more for this page/);
+  assert.equal((await answers(page))[0].best[0].label, "three");
+  assert.deepEqual(faults, []);
+  await page.context().close();
+});
+
+test("the camera's picture is compared, and its thumbnails stay", async () => {
+  const { page, faults } = await open(browser, server.url, { permissions: ["camera"] });
+  await choose(page, FEATURES, "wasm");
+  await page.click("#camera");
+  await page.waitForSelector("#answers .camera img");
+  assert.ok((await page.locator(".camera ol > li").count()) > 0);
+  await addClass(page, "three", ["digit-3.png"]);
+  await page.waitForSelector("#added li"); // while the camera runs
+  const isSame = await page.evaluate(async () => {
+    const shown = [...document.querySelectorAll(".camera img")];
+    const list = document.querySelector(".camera .similar");
+    while (list.isConnected) await new Promise(requestAnimationFrame);
+    return shown.some((image) => image.isConnected); // a new one would be empty for a moment
+  });
+  assert.ok(isSame);
+  assert.equal(await page.locator(".camera img").count(), 5);
+  await page.click("#camera");
+  await page.waitForFunction(() => !document.querySelector("video"));
+  assert.deepEqual(faults, []);
+  await page.context().close();
+});
+
+const WRONG_GALLERIES = {
+  "gallery.json": [Buffer.from("{"), "gallery.json: expected JSON; index it again."],
+  "vectors.bin": [Buffer.alloc(9), "vectors.bin: expected 10240 bytes. Received: 9; index it again."],
+};
+for (const [file, [body, expected]] of Object.entries(WRONG_GALLERIES)) {
+  test(`a gallery with a wrong ${file} is one line`, async () => {
+    const { page } = await open(browser, server.url);
+    await loaded(page);
+    await page.route(`**/gallery/${file}`, (route) => route.fulfill({ body }));
+    await page.selectOption("#bundle", FEATURES);
+    await problem(page, expected);
+    assert.ok(await page.isHidden("#adding"));
+    await page.selectOption("#bundle", BARE); // the page goes on
+    await page.waitForSelector("body[data-model=ready]");
+    assert.ok(await page.isVisible("#adding"));
+    await page.context().close();
+  });
+}
+
+test("a site of an older version, and classes, know no galleries", async () => {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await page.route("**/bundles.json", (route) =>
+    route.fulfill({ json: { format: 1, litert_js: "2", bundles: ["float32", FEATURES] } }),
+  );
+  await page.goto(server.url);
+  await choose(page, FEATURES, "wasm");
+  assert.match(await page.textContent("#facts"), /Gallerynone/);
+  await choose(page, "float32", "wasm");
+  assert.ok(await page.isHidden("#adding"));
+  await context.close();
+});
 
 test("the golden check sees scores that differ", async () => {
   const context = await browser.newContext();
@@ -298,7 +548,36 @@ test("all controls are reached by the keyboard, and the page fits phones", async
   await page.context().close();
 });
 
+test("a class is added and removed by the keyboard", async () => {
+  const phone = { viewport: { width: 360, height: 740 } };
+  const { page } = await open(browser, server.url, phone);
+  await choose(page, BARE, "wasm");
+  await page.focus("#own");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter"); // opens the section
+  await page.keyboard.press("Tab");
+  await page.keyboard.type("three");
+  await page.keyboard.press("Enter"); // the browser asks for the pictures
+  assert.equal(await page.locator("#added li").count(), 0);
+  await page.setInputFiles("#class-files", join(PREPARED, "pictures", "digit-3.png"));
+  await page.focus("#class-name");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("#added li");
+  assert.ok(await fits(page), "the page can be scrolled sideways");
+  const reached = [];
+  for (let i = 0; i < 3; i++) {
+    await page.keyboard.press("Tab");
+    const focused = page.locator(":focus");
+    reached.push((await focused.getAttribute("aria-label")) ?? (await focused.textContent()));
+  }
+  assert.deepEqual(reached, ["", "Add", "Remove three"]);
+  await page.keyboard.press("Enter");
+  assert.equal(await page.locator("#added li").count(), 0);
+  await page.context().close();
+});
+
 const DESKTOP = { width: 1100, height: 800 };
+const SMALL = { width: 360, height: 740 };
 const PHONE = { width: 390, height: 800 };
 const digits = (...places) => ["scene.png", ...places.map((i) => DIGITS[i])];
 const LOOKS = {
@@ -306,14 +585,29 @@ const LOOKS = {
   dark: { bundle: "int8", pictures: digits(1, 2, 3), viewport: DESKTOP, colorScheme: "dark" },
   phone: { bundle: "int8", pictures: digits(1), viewport: PHONE },
   words: { bundle: WORDS, pictures: PHOTOGRAPHS.slice(3, 5), viewport: PHONE },
+  gallery: { bundle: FEATURES, pictures: digits(1, 9), viewport: SMALL },
+  added: { bundle: FEATURES, pictures: digits(9), added: DIGITS.slice(9), viewport: SMALL },
+  "added-dark": {
+    bundle: FEATURES,
+    pictures: [...digits(1, 9), ...PHOTOGRAPHS.slice(3, 5)],
+    added: PHOTOGRAPHS.slice(3, 6),
+    viewport: DESKTOP,
+    colorScheme: "dark",
+  },
+  nothing: { bundle: BARE, pictures: digits(1), viewport: SMALL, colorScheme: "dark" },
 };
-for (const [name, { bundle, pictures, ...options }] of Object.entries(LOOKS)) {
+for (const [name, { bundle, pictures, added, ...options }] of Object.entries(LOOKS)) {
   test(`the page is drawn to looks/${name}.png`, async () => {
     const { page } = await open(browser, server.url, options);
     await choose(page, bundle, "wasm");
     await drop(page, pictures.map(picture));
     await answered(page, pictures.length);
+    if (added) {
+      await addClass(page, "a class with a long name, which has no_place_to_break_it", added);
+      await page.waitForSelector("#added li");
+    }
     await goldenCheck(page);
+    for (const image of await page.locator("#answers img").all()) await image.scrollIntoViewIfNeeded();
     assert.ok(await fits(page), "the page can be scrolled sideways");
     await page.screenshot({ path: join(PREPARED, "looks", `${name}.png`), fullPage: true });
     await page.context().close();
@@ -370,6 +664,34 @@ function answers(page) {
     })),
   );
 }
+
+/** The most similar pictures of each card. */
+function similar(page) {
+  return page.$$eval("#answers > li", (cards) =>
+    cards.map((card) =>
+      Array.from(card.querySelectorAll(".similar li"), (row) => ({
+        text: row.querySelector("span").textContent,
+        caption: row.querySelector("bdi").textContent,
+        alt: row.querySelector("img").alt,
+        src: row.querySelector("img").src,
+      })),
+    ),
+  );
+}
+
+/** Adds pictures to a class, as a user does. @param {(string | object)[]} files names or files */
+async function addClass(page, name, files) {
+  if (!(await page.isVisible("#add"))) await page.click("summary");
+  await page.fill("#class-name", name);
+  const payloads = files.map((file) => (typeof file === "string" ? picture(file) : file));
+  await page.setInputFiles(
+    "#class-files",
+    payloads.map((file) => ({ name: file.name, mimeType: "image/png", buffer: file.content })),
+  );
+  await page.click("#add button");
+}
+
+const texts = (nodes) => nodes.map((node) => node.textContent);
 
 function fits(page) {
   return page.evaluate(() => document.documentElement.scrollWidth <= innerWidth);

@@ -2,14 +2,15 @@
 
     python web_demo/tests/prepare.py RUN FOLDER
 
-RUN is the run of `make demo` with its bundles. FOLDER receives site/, pictures/
-and expected.json.
+RUN is the run of `make demo` with its bundles. FOLDER receives site/, pictures/, features/ and
+expected.json.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import struct
 import sys
 from pathlib import Path
@@ -22,23 +23,82 @@ from PIL.PngImagePlugin import PngInfo
 import keras_vit
 from keras_vit import deploy
 from keras_vit.data.images import read_picture
+from keras_vit.data.sources import digits
 
 PAGE = Path(__file__).parents[1]
 TESTING = PAGE.parent / "android_demo/testing"
 DIGITS, WORDS = TESTING / "models/digits-int8", TESTING / "words/cifar10-words"
 PRECISIONS = ("float32", "float16", "dynamic", "int8")
+FEATURES, BARE = "features", "features-bare"  # with a gallery and without one
+NAMES, TEMPERATURE = "012345678", 0.07  # of the gallery
 
 
 def main(run: Path, folder: Path) -> None:
     """Writes the site, the pictures and the expected tensors, classes and probabilities."""
     bundles = {name: run / "export" / name for name in PRECISIONS} | {WORDS.name: WORDS}
-    deploy.make_site(bundles, PAGE, folder / "site")
+    features = _features_with_gallery(run, folder / FEATURES)
+    bare = folder / BARE
+    shutil.rmtree(bare, ignore_errors=True)
+    shutil.copytree(features, bare, ignore=shutil.ignore_patterns("gallery"))
+    deploy.make_site(bundles | {FEATURES: features, BARE: bare}, PAGE, folder / "site")
     pictures = folder / "pictures"
     pictures.mkdir(parents=True, exist_ok=True)
     _write_pictures(pictures)
     opened = {name: deploy.open_bundle(bundle) for name, bundle in bundles.items()}
     expected = {path.name: _expected(path, opened) for path in sorted(pictures.iterdir())}
+    bundle = deploy.open_bundle(features)
+    for path in [*pictures.glob("digit-*.png"), *pictures.glob("words-*.png")]:
+        expected[path.name]["features"] = _expected_of_features(path, bundle)
     (folder / "expected.json").write_text(json.dumps(expected))
+
+
+def _features_with_gallery(run: Path, folder: Path) -> Path:
+    """A bundle of the run's features, with a gallery of digits; the nines have no class."""
+    shutil.rmtree(folder, ignore_errors=True)
+    deploy.export_bundles(run, folder, max_images=100, output="features", threads=())
+    source = digits()
+    for i in range(40):
+        name = source.labels[source.targets[i]]
+        path = folder / "indexed" / (name if name != "9" else "") / f"digits-{i:04d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(source.image(i)).save(path)
+    bundle = folder / "float32"
+    pictures = deploy.pictures_to_index([folder / "indexed"])
+    deploy.index_pictures(deploy.open_bundle(bundle), pictures)
+    # Of so few pictures, which vote is the better one is chance.
+    file = bundle / "gallery/gallery.json"
+    gallery = json.loads(file.read_bytes())
+    gallery["vote"]["of"] = "pictures"
+    file.write_text(json.dumps(gallery))
+    return bundle
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def _expected_of_features(path: Path, bundle: deploy.OpenedBundle) -> dict[str, Any]:
+    """The most similar pictures, and the shares of the classes by either vote."""
+    names, classes = bundle.gallery.names, bundle.gallery.targets
+    vectors = bundle.gallery.vectors.astype(np.float64)
+    pixels = keras_vit.preprocess(read_picture(path), bundle)
+    [vector] = _unit(bundle.predict(pixels).astype(np.float64))
+    similarities = vectors @ vector
+    order = np.argsort(-similarities, kind="stable")
+    nearest = [i for i in order if classes[i] >= 0][:10]
+    means = _unit(np.stack([vectors[classes == each].mean(axis=0) for each in range(len(NAMES))]))
+    sizes = np.bincount(classes[classes >= 0])[classes[nearest]]
+    return {
+        "vector": vector.tolist(),
+        "similar": [{"name": names[i], "similarity": similarities[i]} for i in order[:5]],
+        "pictures": _shares(similarities[nearest], classes[nearest], sizes),
+        "means": _shares(means @ vector, np.arange(len(NAMES)), np.ones(len(NAMES))),
+    }
+
+
+def _shares(similarities: np.ndarray, classes: np.ndarray, sizes: np.ndarray) -> dict[str, float]:
+    weights = np.exp((similarities - similarities.max()) / TEMPERATURE) / sizes
+    return {NAMES[i]: weights[classes == i].sum() / weights.sum() for i in np.unique(classes)}
 
 
 def _expected(path: Path, opened: dict[str, deploy.OpenedBundle]) -> dict[str, Any]:

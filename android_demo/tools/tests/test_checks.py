@@ -20,6 +20,7 @@ from dex_file import DexFile
 from project import APK
 
 MODEL = "assets/bundles/cifar10-int8/model.tflite"
+DESCRIPTION = "assets/bundles/cifar10-int8/model.json"
 LIBRARY = "lib/arm64-v8a/libtensorflowlite_jni.so"
 OTHER_LIBRARY = "lib/x86_64/libtensorflowlite_jni.so"
 Check = Callable[[checks.Apk], object]
@@ -62,6 +63,11 @@ class ChecksTest(unittest.TestCase):
     def test_an_incomplete_bundle_is_found(self) -> None:
         path = self.broken(without="assets/bundles/cifar10-int8/labels.txt")
         self.assertIn("labels.txt", self.bad(checks.models, path)[0])
+
+    def test_a_bundle_of_features_has_no_labels(self) -> None:
+        change = {DESCRIPTION: of_features}
+        path = self.broken(change=change, without="assets/bundles/cifar10-int8/labels.txt")
+        self.assertEqual([], self.bad(checks.models, path))
 
     def test_an_apk_without_models_is_found(self) -> None:
         self.assertEqual(1, len(self.bad(checks.models, self.broken(without="assets/"))))
@@ -207,6 +213,12 @@ def with_small_segments(entry: Entry) -> Entry:
 def shortened(entry: Entry) -> Entry:
     """The same file without its last byte."""
     return Entry(entry.name, entry.content[:-1], entry.stored)
+
+
+def of_features(entry: Entry) -> Entry:
+    """The model.json of features instead of logits."""
+    content = entry.content.replace(b'"kind": "logits"', b'"kind": "features"')
+    return Entry(entry.name, content, entry.stored)
 
 
 def compressed(entry: Entry) -> Entry:

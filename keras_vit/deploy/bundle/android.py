@@ -20,13 +20,12 @@ from keras_vit import _files, runs
 from keras_vit._errors import UsageError
 from keras_vit.deploy.bundle.description import read_bundle
 from keras_vit.deploy.bundle.folder import bundle_folder, bundle_name, check_name, safe_name
+from keras_vit.deploy.bundle.gallery import FOLDER as GALLERY
 from keras_vit.deploy.bundle.opened_bundle import open_bundle
 from keras_vit.deploy.sample_images import spread
 from keras_vit.labels import read_labels
 from keras_vit.tflite import runtimes
 
-# What the app reads; a bundle may also hold a recipe.json.
-FILES = ("model.tflite", "model.json", "labels.txt", "golden.json")
 _SAMPLES, _SUFFIXES = "samples", (".png", ".jpg", ".jpeg", ".webp")
 # Of samples: the longest side, and that of pictures so small that JPEG would change them visibly.
 _LONGEST, _TINY = 640, 128
@@ -51,13 +50,14 @@ def add_to_app(
         The folder of the copy.
 
     Raises:
-        UsageError: the bundle is incomplete or gives no classes, this is not the Android project,
-            or the name is not allowed in assets.
+        UsageError: the bundle or its gallery is incomplete, this is not the Android project, or the
+            name is not allowed in assets.
         RefusedError: LiteRT refuses the bundle's file.
     """
-    folder = bundles_of_app(app) / check_for_app(bundle, app, name)
+    name, files = _checked(bundle, app, name)
+    folder = bundles_of_app(app) / name
     with _files.replacing_folder(folder) as temporary:
-        for file, content in _contents(bundle, samples).items():
+        for file, content in _contents(files, samples).items():
             (temporary / file).parent.mkdir(exist_ok=True)
             (temporary / file).write_bytes(content)
     return folder
@@ -81,10 +81,10 @@ def zip_bundle(
     Raises:
         UsageError, RefusedError: as for `add_to_app`.
     """
-    name = check_for_app(bundle, None, name)
+    name, files = _checked(bundle, None, name)
     path = Path(folder) / f"{name}.zip"
     with _files.replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
-        for file, content in _contents(bundle, samples).items():
+        for file, content in _contents(files, samples).items():
             entry = zipfile.ZipInfo(f"{name}/{file}")  # without a time: the same bytes each time
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     return path
@@ -105,16 +105,23 @@ def check_for_app(
     Raises:
         UsageError, RefusedError: as for `add_to_app`.
     """
+    return _checked(bundle, app, name)[0]
+
+
+def _checked(
+    bundle: str | os.PathLike, app: str | os.PathLike | None, name: str | None
+) -> tuple[str, dict[str, Path]]:
+    """A checked bundle's name, and its files by their names."""
     name = bundle_name(bundle) if name is None else name
     check_name(name)
     if app is not None:
         _files.check_replaceable(bundles_of_app(app) / name, "bundle")
-    open_bundle(bundle, trusted=False)
-    return name
+    opened = open_bundle(bundle, trusted=False)
+    return name, {file: opened.folder / file for file in opened.files}
 
 
-def _contents(bundle: str | os.PathLike, samples: Mapping[str, bytes] | None) -> dict[str, bytes]:
-    files = {file: (bundle_folder(bundle) / file).read_bytes() for file in FILES}
+def _contents(files: dict[str, Path], samples: Mapping[str, bytes] | None) -> dict[str, bytes]:
+    files = {name: path.read_bytes() for name, path in files.items()}
     return files | {f"{_SAMPLES}/{name}": content for name, content in (samples or {}).items()}
 
 
@@ -124,7 +131,8 @@ def sample_pictures(
     """Held-out pictures of a bundle's run, spread over the classes.
 
     They are scaled down, without metadata, and named after their classes. A bundle that is not in
-    the folder export of a run, such as one that was unzipped, keeps the samples that it has.
+    the folder export of a run, such as one that was unzipped, keeps the samples that it has; with a
+    gallery it needs none.
 
     Args:
         bundle: the folder of a bundle, or the model.tflite in it.
@@ -135,13 +143,15 @@ def sample_pictures(
         Files by their names; PNG or JPEG, if they are of the run.
 
     Raises:
-        UsageError: the bundle has neither a run nor samples, or the run's images are missing.
+        UsageError: the bundle has neither a run nor samples nor a gallery, or the run's images are
+            missing.
     """
     folder = bundle_folder(bundle).resolve()
     if folder.parent.name != "export":
         return _own_samples(folder)
     run = runs.open_run(folder.parents[1])
-    if run.labels != read_labels(folder / "labels.txt"):
+    labels = folder / "labels.txt"  # none of features
+    if labels.exists() and run.labels != read_labels(labels):
         raise UsageError(f"{bundle} has other classes than {run.path}; export it again.")
     source = run.source(data)
     held_out = run.split(source).held_out
@@ -163,7 +173,7 @@ def sample_pictures(
 def _own_samples(folder: Path) -> dict[str, bytes]:
     paths = sorted((folder / _SAMPLES).glob("[!.]*"))
     found = [path for path in paths if path.suffix.lower() in _SUFFIXES and path.is_file()]
-    if not found:
+    if not found and not (folder / GALLERY).is_dir():
         raise UsageError(f"{folder} is not in the folder export of a run, and has no samples.")
     return {path.name: path.read_bytes() for path in found}
 

@@ -18,8 +18,8 @@ from keras_vit.labels import answers_of
 from keras_vit.tflite.measure import Measured
 
 Descriptions = dict[str, dict[str, Any]]
-# What a smaller file may lose and still be recommended: points of accuracy, or images in a hundred
-# that get another class than Keras gives them.
+# What a smaller file may lose and still be recommended: points of accuracy; images in a hundred
+# that get another class than Keras gives them; or, of features, nearest images in a hundred.
 _LOSS = 0.5
 # The precisions for NPUs, first choice first: on published ones int16 activations cost no time.
 _FOR_NPUS = ("int16x8", "int8-full")
@@ -200,8 +200,8 @@ def _loss(description: dict[str, Any]) -> float:
     parity = description["parity"]
     if _is_informed(parity):
         return 100 * (parity["keras_accuracy"] - parity["accuracy"])
-    agreement = parity.get("agreement")
-    return 0.0 if agreement is None else 100 * (1 - agreement)
+    same = parity.get("recall") if parity.get("agreement") is None else parity["agreement"]
+    return 0.0 if same is None else 100 * (1 - same)
 
 
 def _is_informed(parity: dict[str, Any]) -> bool:
@@ -212,11 +212,13 @@ def _is_informed(parity: dict[str, Any]) -> bool:
 def _lost(description: dict[str, Any]) -> str:
     parity = description["parity"]
     pictures, loss = f"{parity['images']:,} pictures", _loss(description)
-    if parity.get("agreement") is None:  # features have no classes
-        return f"compared with Keras on {pictures}"
+    recall = parity.get("recall")
+    near = "" if recall is None else f"{recall:.2%} of the nearest pictures by Keras, "
+    if not _is_informed(parity) and parity.get("agreement") is None:  # features have no classes
+        return f"{near or 'compared with Keras '}on {pictures}"
     if not _is_informed(parity):
         return f"the class that Keras finds for {100 - loss:.2f}% of {pictures}"
     lost = "no loss of accuracy seen" if loss < 0.005 else f"{loss:.2f} points of accuracy lost"
     excluded = parity.get("largest_drop") or 0
     few = f", which do not exclude {excluded:.1f} points" if excluded > _LOSS else ""
-    return f"{lost} on {pictures}{few}"
+    return f"{near}{lost} on {pictures}{few}"

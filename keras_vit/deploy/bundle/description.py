@@ -66,6 +66,7 @@ class Output(TensorDescription, kw_only=True):
     activation: HeadActivation | None = None
     exclusive: bool | None = None
     meaning: str | None = None
+    normalized: bool | None = None
 
 
 class Bundle(Struct, kw_only=True):

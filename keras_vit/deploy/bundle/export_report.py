@@ -100,7 +100,7 @@ def table_row(parity: dict[str, Any], **known: Any) -> dict[str, Any]:
 
 _FIGURES = (
     *("precision", "images", "accuracy", "keras_accuracy", "informed", "drop", "largest_drop"),
-    *("agreement", "max_difference", "error", "cosine"),
+    *("agreement", "recall", "max_difference", "error", "cosine"),
 )
 _ROW = (
     *("name", *_FIGURES, "bytes", "sha256", "weights_sha256", "partitions"),
@@ -141,6 +141,7 @@ def _cells(
         ("drop", _drop(parity), "{:.2f}".format),
         ("drop, 95%", parity.get("largest_drop"), "{:.2f}".format),
         ("agreement", parity.get("agreement"), "{:.2%}".format),
+        ("recall", parity.get("recall"), "{:.2%}".format),
         ("worst", worst, "{:.1%}".format),
         ("cosine", parity.get("cosine"), "{:.5f}".format),
         ("MiB", description["bytes"], _mib),

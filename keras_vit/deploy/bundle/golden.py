@@ -34,7 +34,8 @@ class KernelCheck:
         kernels: "XNNPACK", "LiteRT's own" or "half precision".
         tolerance: the largest difference that the scores may have.
         difference: their largest difference to the exporter's; None if the file does not run.
-        found: the index of the class with the highest score; None if the file does not run.
+        found: the index of the class with the highest score; None if the file does not run or
+            gives features.
         milliseconds: the median time of a run; None if it was not measured.
         reason: why the file does not run, in LiteRT's words; "" if it runs.
     """
@@ -57,15 +58,15 @@ class GoldenCheck:
     """The result of `check_golden`.
 
     Attributes:
-        labels: the classes' names; of one score "not LABEL" and its label.
-        expected: the index of the class with the exporter's highest score.
+        labels: the classes' names; of one score "not LABEL" and its label; none of features.
+        expected: the index of the class with the exporter's highest score; None for features.
         tensor: the largest difference between the preprocessed golden image and the exporter's.
         tensor_tolerance: the largest difference that it may have.
         kernels: the scores on each kind of kernels.
     """
 
     labels: tuple[str, ...]
-    expected: int
+    expected: int | None
     tensor: float
     tensor_tolerance: float
     kernels: tuple[KernelCheck, ...]
@@ -89,7 +90,7 @@ def check_golden(folder: str | os.PathLike, threads: int = 2, trusted: bool = Tr
         trusted: as for `open_bundle`.
 
     Raises:
-        UsageError: the bundle is incomplete, or its file returns features instead of classes.
+        UsageError: the bundle is incomplete.
         RefusedError: LiteRT refuses the file on XNNPACK.
     """
     bundle = open_bundle(folder, trusted)
@@ -97,7 +98,9 @@ def check_golden(folder: str | os.PathLike, threads: int = 2, trusted: bool = Tr
     golden, tolerance = read_golden(folder)
     _check_shapes(golden, bundle.runner, folder)
 
-    def found(scores: np.ndarray) -> int:
+    def found(scores: np.ndarray) -> int | None:
+        if bundle.gives_features:
+            return None
         return int(answer_scores(scores, bundle.from_logits).argmax())
 
     model = (folder / "model.tflite").read_bytes()

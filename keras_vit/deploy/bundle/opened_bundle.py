@@ -7,10 +7,12 @@ file: one that is damaged, or made to do harm, can end the process that runs it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 
@@ -18,6 +20,8 @@ from keras_vit._errors import RefusedError, UsageError, shown
 from keras_vit.data.input_range import check_inputs
 from keras_vit.deploy.bundle.description import CHANNELS, read_bundle
 from keras_vit.deploy.bundle.folder import bundle_folder, check_bundle
+from keras_vit.deploy.bundle.gallery import Gallery, gallery_files, read_gallery
+from keras_vit.deploy.graph.graph_options import Output
 from keras_vit.encoder.ops import HeadActivation
 from keras_vit.labels import read_labels
 from keras_vit.specs import Preprocessing
@@ -26,6 +30,8 @@ from keras_vit.tflite.runner import Runner, refusal
 
 _PROGRAM = Path(__file__).with_name("untrusted_program.py")
 _SECONDS = 120  # ViT-H/14 takes a few
+# Of a bundle; features have no labels.txt. There may be others, such as recipe.json.
+FILES = ("model.tflite", "model.json", "labels.txt", "golden.json")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,25 +43,82 @@ class OpenedBundle:
     >>> best = keras_vit.decode_predictions(scores, bundle, top=1, from_logits=bundle.from_logits)
 
     Attributes:
-        name: the model's name.
-        precision: "float32", "int8" ...
-        labels: the classes' names, in the order of the scores.
+        folder: its folder.
+        description: its model.json.
+        labels: the classes' names, in the order of the scores; none of a file that gives features.
         preprocessing: how images become the file's input.
-        from_logits: whether the scores are logits; otherwise they are probabilities.
         runner: the loaded file.
-        head_activation: what makes probabilities of logits.
     """
 
-    name: str
-    precision: str
+    folder: Path
+    description: dict[str, Any]
     labels: tuple[str, ...]
     preprocessing: Preprocessing
-    from_logits: bool
     runner: Runner
-    head_activation: HeadActivation = "softmax"
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.description["model"]
+
+    @property
+    def precision(self) -> str:
+        """For example "float32" or "int8"."""
+        return self.description["precision"]
+
+    @property
+    def sha256(self) -> str:
+        """The hash of model.tflite."""
+        return self.description["sha256"]
+
+    @property
+    def gives_features(self) -> bool:
+        """Whether the file gives features, and no scores of classes."""
+        return self.description["output"]["kind"] == "features"
+
+    @property
+    def from_logits(self) -> bool:
+        """Whether scores are logits; otherwise they are probabilities."""
+        return self.description["output"]["kind"] == "logits"
+
+    @property
+    def head_activation(self) -> HeadActivation:
+        """What makes probabilities of logits."""
+        return self.description["output"].get("activation") or "softmax"
+
+    @functools.cached_property
+    def gallery(self) -> Gallery | None:
+        """The pictures that features are compared with; None without any.
+
+        Raises:
+            UsageError: the gallery is incomplete, or of another file.
+        """
+        return read_gallery(self.folder, self.description) if self.gives_features else None
+
+    @property
+    def files(self) -> list[str]:
+        """The files that an app or a page needs, relative to the folder.
+
+        Raises:
+            UsageError: features are not those of images, or the gallery is incomplete or of another
+                file.
+        """
+        if not self.gives_features:
+            return [*FILES]
+        self.check_features()
+        names = [name for name in FILES if name != "labels.txt"]
+        return names + gallery_files(self.folder, self.gallery)
+
+    def check_features(self) -> None:
+        """Raises a `UsageError` unless the file gives a vector of features for an image."""
+        kind, shape = (self.description["output"][name] for name in ("kind", "shape"))
+        if not self.gives_features:
+            raise UsageError(f"{self.folder} gives {kind}; export it with output features.")
+        if len(shape) != 2:
+            raise UsageError(f"{self.folder} gives features of every token; choose another model.")
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
-        """Scores float32 (n, classes) of preprocessed images (n, height, width, 3).
+        """Scores (n, classes) or features (n, features) of preprocessed images, float32.
 
         Raises:
             UsageError: the values are not those of preprocessed images.
@@ -74,18 +137,19 @@ def open_bundle(folder: str | os.PathLike, trusted: bool = True) -> OpenedBundle
             so, and it takes a second or two.
 
     Raises:
-        UsageError: the bundle is incomplete, or its file returns features instead of classes.
+        UsageError: the bundle is incomplete.
         RefusedError: LiteRT refuses the file, or the file ended the process that ran it first.
     """
     check_bundle(folder)
     folder = bundle_folder(folder)
     description, _ = read_bundle(folder)
     kind = description["output"]["kind"]
-    if kind not in ("logits", "probabilities"):
+    if kind not in get_args(Output):
         raise UsageError(
-            f"{folder} gives {kind} and no classes; export it with output logits or probabilities."
+            f"{folder / 'model.json'}: $.output.kind must be one of "
+            f"{', '.join(get_args(Output))}. Received: {shown(kind)}; export it again."
         )
-    labels = read_labels(folder / "labels.txt")
+    labels = () if kind == "features" else read_labels(folder / "labels.txt")
     fields = {field.name for field in dataclasses.fields(Preprocessing)}
     known = {name: value for name, value in description["input"].items() if name in fields}
     grey = known.get("channels") == CHANNELS[1]
@@ -95,32 +159,30 @@ def open_bundle(folder: str | os.PathLike, trusted: bool = True) -> OpenedBundle
     if not trusted:
         try_file(model)
     runner = Runner(model.read_bytes(), name=str(model))
-    _check_tensors(folder, runner, preprocessing, labels)
-    return OpenedBundle(
-        description["model"],
-        description["precision"],
-        labels,
-        preprocessing,
-        kind == "logits",
-        runner,
-        description["output"].get("activation") or "softmax",
-    )
+    bundle = OpenedBundle(folder, description, labels, preprocessing, runner)
+    _check_tensors(bundle)
+    return bundle
 
 
-def _check_tensors(
-    folder: Path, runner: Runner, preprocessing: Preprocessing, labels: tuple[str, ...]
-) -> None:
+def _check_tensors(bundle: OpenedBundle) -> None:
     """Raises a `UsageError` if model.json or labels.txt describe another file than model.tflite."""
+    runner, expected = bundle.runner, bundle.preprocessing.shape
     shape, scores = (tuple(map(int, each["shape"])) for each in (runner.input, runner.output))
-    if shape != (1, *preprocessing.shape):
+    if shape != (1, *expected):
         raise UsageError(
-            f"{folder / 'model.json'}: $.input must be of {shape[1:]}, the input of model.tflite. "
-            f"Received: {preprocessing.shape}; export it again."
+            f"{bundle.folder / 'model.json'}: $.input must be of {shape[1:]}, the input of "
+            f"model.tflite. Received: {expected}; export it again."
         )
-    if scores[-1:] != (len(labels),):
+    stated = tuple(bundle.description["output"]["shape"])
+    if bundle.gives_features and scores != stated:
         raise UsageError(
-            f"{folder / 'labels.txt'}: expected {scores[-1]} names, the classes of model.tflite. "
-            f"Received: {len(labels)}; export it again."
+            f"{bundle.folder / 'model.json'}: $.output.shape must be {scores}, that of "
+            f"model.tflite. Received: {stated}; export it again."
+        )
+    if not bundle.gives_features and scores[-1:] != (len(bundle.labels),):
+        raise UsageError(
+            f"{bundle.folder / 'labels.txt'}: expected {scores[-1]} names, the classes of "
+            f"model.tflite. Received: {len(bundle.labels)}; export it again."
         )
 
 

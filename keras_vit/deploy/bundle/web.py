@@ -13,8 +13,7 @@ import numpy as np
 
 from keras_vit import _files
 from keras_vit._errors import UsageError, shown
-from keras_vit.deploy.bundle.android import FILES
-from keras_vit.deploy.bundle.folder import bundle_folder, check_name
+from keras_vit.deploy.bundle.folder import check_name
 from keras_vit.deploy.bundle.opened_bundle import open_bundle
 
 # What the page loads of LiteRT.js, and where from in node_modules/@litertjs. "compat" is for
@@ -43,11 +42,11 @@ def make_site(
         The folder.
 
     Raises:
-        UsageError: a bundle is incomplete or gives no classes, a name is not allowed, `page` is not
+        UsageError: a bundle or its gallery is incomplete, a name is not allowed, `page` is not
             that folder or lacks LiteRT.js, or `site` holds something other than a site.
         RefusedError: LiteRT refuses a bundle's file.
     """
-    check_for_site(bundles, page, site)
+    found = check_for_site(bundles, page, site)
     if not has_litert_js(page):
         raise UsageError(f"{page}: expected LiteRT.js {_wanted(page)} in it; run npm ci there.")
     packages = Path(page) / "node_modules" / "@litertjs"
@@ -55,35 +54,47 @@ def make_site(
         shutil.copytree(Path(page) / "page", temporary, dirs_exist_ok=True)
         for target, source in _LITERT_JS.items():
             _copy(packages / source, temporary / "litert" / target)
-        for name, bundle in bundles.items():
-            for file in FILES:
-                _copy(bundle_folder(bundle) / file, temporary / "bundles" / name / file)
+        for name, files in found.items():
+            for file, source in files.items():
+                _copy(source, temporary / "bundles" / name / file)
+        galleries = [name for name, files in found.items() if "gallery/gallery.json" in files]
         _files.write_json(
             temporary / "bundles.json",
-            {"format": 1, "litert_js": _wanted(page), "bundles": list(bundles)},
+            {
+                "format": 1,
+                "litert_js": _wanted(page),
+                "bundles": list(bundles),
+                "galleries": galleries,
+            },
         )
     return Path(site)
 
 
 def check_for_site(
     bundles: Mapping[str, str | os.PathLike], page: str | os.PathLike, site: str | os.PathLike
-) -> None:
+) -> dict[str, dict[str, Path]]:
     """Checks all that `make_site` receives but LiteRT.js, and writes nothing.
+
+    Returns:
+        For each name the bundle's files, by their names in it.
 
     Raises:
         UsageError, RefusedError: as for `make_site`.
     """
     _check_page(page)
     _files.check_replaceable(site, "site")
+    found = {}
     for name, bundle in bundles.items():
         check_name(name)
-        runner = open_bundle(bundle, trusted=False).runner
-        kind = np.dtype(runner.input["dtype"]).name
+        opened = open_bundle(bundle, trusted=False)
+        found[name] = {file: opened.folder / file for file in opened.files}
+        kind = np.dtype(opened.runner.input["dtype"]).name
         if kind not in ("float32", "uint8"):
             raise UsageError(
                 f"{bundle}: the page runs files whose input is float32 or uint8. Received: {kind}; "
                 "export int8 or dynamic instead."
             )
+    return found
 
 
 def has_litert_js(page: str | os.PathLike) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import json
 import os
 import shutil
 from importlib.metadata import PackageNotFoundError, version
@@ -19,7 +20,8 @@ from keras_vit import _files
 from keras_vit._checks import PICTURE_CHANNELS
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.data.preprocessing import preprocess_image
-from keras_vit.deploy.bundle.description import CHANNELS, FORMAT
+from keras_vit.deploy.bundle.description import CHANNELS, FORMAT, Bundle
+from keras_vit.deploy.bundle.gallery import FOLDER as GALLERY
 from keras_vit.deploy.convert.metadata import meaning
 from keras_vit.deploy.judge.judged_file import JudgedFile
 from keras_vit.deploy.resolve import About, Resolved
@@ -45,6 +47,8 @@ def write_bundle(
     max_drop: float | None = None,
 ) -> dict[str, Any]:
     """Checks and writes a bundle. A killed process leaves either the old folder or the new one.
+
+    A gallery stays if the older bundle made the same vectors of pictures.
 
     Args:
         folder: the folder to write.
@@ -84,14 +88,27 @@ def write_bundle(
     }
     with _files.replacing_folder(folder) as temporary:
         shutil.copyfile(made.content, temporary / "model.tflite")
-        write_labels(temporary / "labels.txt", about.class_names)
+        if about.options.output != "features":
+            write_labels(temporary / "labels.txt", about.class_names)
         _files.write_json(temporary / "golden.json", golden)
         if made.recipe is not None:
             _files.write_json(temporary / "recipe.json", made.recipe)
         _files.write_json(temporary / "model.json", description)
         if (folder / PHONES).is_dir():  # each record says of which file it is
             shutil.copytree(folder / PHONES, temporary / PHONES)
+        if (folder / GALLERY).is_dir() and _gives_the_same(folder, description):
+            shutil.copytree(folder / GALLERY, temporary / GALLERY, symlinks=True)
     return description
+
+
+def _gives_the_same(folder: Path, description: dict[str, Any]) -> bool:
+    """Whether an older bundle makes the same vectors of pictures as the one that is described."""
+    try:
+        older = _files.read_json(folder / "model.json", format=FORMAT, schema=Bundle)
+    except UsageError:
+        return False
+    stored = json.loads(json.dumps(description))  # as lists
+    return all(older[field] == stored[field] for field in ("sha256", "input", "output"))
 
 
 def _description(
@@ -136,8 +153,10 @@ def _description(
 def _output(about: About) -> dict[str, Any]:
     """What the output is; explained where its probabilities are sigmoids."""
     kind, classes, activation = about.options.output, len(about.class_names), about.activation
+    if kind == "features":
+        return {"kind": kind, "normalized": about.normalized}
     output = {"kind": kind, "classes": classes}
-    if activation is None or kind == "features":
+    if activation is None:
         return output
     output |= {"activation": activation, "exclusive": activation == "softmax" or classes == 1}
     words = {"meaning": meaning(kind, classes, activation)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal, get_args
 
-from keras_vit._checks import choice
+from keras_vit._checks import choice, flag
 from keras_vit._errors import UsageError, did_you_mean
 from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.specs import Preprocessing, Spec
@@ -25,15 +25,17 @@ class GraphOptions:
             the input of the head.
         batch: a fixed number of images; None for any.
         rewrites: names in `REWRITES`.
+        normalize: whether features are divided by their L2 norm.
 
     Raises:
-        UsageError: an unknown input, output or rewrite.
+        UsageError: other outputs are to be normalised; an unknown input, output or rewrite.
     """
 
     input: Input = "float32"
     output: Output = "logits"
     batch: int | None = 1
     rewrites: frozenset[str] = frozenset(REWRITES)
+    normalize: bool = False
 
     def __post_init__(self):
         object.__setattr__(self, "rewrites", frozenset(self.rewrites))
@@ -41,6 +43,8 @@ class GraphOptions:
             raise UsageError(f"unknown rewrite {name!r}; {did_you_mean(name, REWRITES)}")
         for field, choices in (("input", Input), ("output", Output)):
             choice(field, getattr(self, field), get_args(choices))
+        if flag("normalize", self.normalize) and self.output != "features":
+            raise UsageError(f"normalize is for output='features'. Received: {self.output!r}.")
 
 
 # One image as Keras reads it, and its logits.

@@ -112,7 +112,8 @@ def forward(
     if graph.tail is not None:
         return graph.tail(x, training=False)
     if "head/kernel" not in graph.weights:
-        return x
+        is_unit = getattr(spec, "normalized_features", False)
+        return ops.normalized(x) if options.normalize and not is_unit else x
     logits = ops.dense("head", x)
     if options.output == "probabilities":
         return HEAD_ACTIVATIONS[head_activation(spec, logits.shape[-1])](logits)

@@ -179,7 +179,7 @@ def check(
     except ParityError as error:
         raise ParityError(
             f"{error} This file was not written.{_place(judged)}{_reason(judged)}"
-            f"{_choice(judged.made)}"
+            f"{_choice(judged.made)}{_images(judged)}"
         ) from None
     if gpu == "yes":
         judged.gpu.check(judged.made.precision.name)
@@ -211,6 +211,13 @@ def _reason(judged: JudgedFile) -> str:
         f"{heavy.times:,.0f} times that of the median token, and full integers have one scale for "
         "all tokens; take int8 or dynamic, whose norms and residual stream stay in float."
     )
+
+
+def _images(judged: JudgedFile) -> str:
+    """A sentence about random images, which many models hardly tell apart."""
+    if judged.reference.images_from != "random images":
+        return ""
+    return " It was compared on random images, which a model may hardly tell apart: pass pictures."
 
 
 def _choice(made: MadeFile) -> str:

@@ -24,6 +24,7 @@ from keras_vit.deploy.reference_scores import (
     variation_of,
 )
 from keras_vit.labels import answer_scores
+from keras_vit.neighbours import NEIGHBOURS, nearest, shares, unit
 
 # For each class: of the images that Keras assigns to it, the fraction that the file must assign to
 # it too. Below a half, the file misses the class more often than not. A file is refused only if
@@ -35,6 +36,8 @@ HALF_PRECISION = Budget(0.99, 2e-2, 1e-2, None)
 # Scores of two classes that differ by less than this fraction of the scale are a tie. The order of
 # summation in float32 changes scores by at most 2e-6 of the scale (C and D in `precisions`).
 _TIE = 1e-5
+# Of fewer images, the nearest ones are most of them.
+_FEWEST = 4 * NEIGHBOURS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +57,10 @@ class Verdict:
             Keras' scores over the images (of one image: over its scores).
         comparisons: number of compared score vectors: one for each image or, if every token has
             scores, one for each token. None: the number of images.
-        accuracy, keras_accuracy: accuracies of the file and of Keras; None without labels.
+        recall: of features, the part of each image's ten nearest others by Keras' that are also
+            among the ten nearest by the file's; None for classes and for fewer than 40 images.
+        accuracy, keras_accuracy: accuracies of the file and of Keras; None without labels. Those of
+            features are of the vote of the ten nearest other images (`neighbours.shares`).
         majority: fraction of the images that belong to the most frequent class.
         lost, gained: images that only Keras, or only the file, got right.
         keras_classes, file_classes: how many different classes Keras and the file predict; None
@@ -86,6 +92,7 @@ class Verdict:
     file_classes: int | None = None
     weakest_class: dict[str, int] | None = None
     note: Text = ""
+    recall: float | None = None
 
     def __str__(self) -> str:
         figures = [f"{self.images:,} images"]
@@ -93,6 +100,8 @@ class Verdict:
             figures.append(f"accuracy {self.accuracy:.2%} (Keras {self.keras_accuracy:.2%})")
         if self.agreement is not None:
             figures.append(f"the class of Keras on {self.agreement:.2%}")
+        if self.recall is not None:
+            figures.append(f"{self.recall:.2%} of Keras' {NEIGHBOURS} nearest images")
         difference, scale = f"{self.max_difference:.2g}", f"{self.scale:.2g}"
         figures.append(f"largest difference of a score {difference} on a scale of {scale}")
         if self.keras_classes == 1 < self.images:
@@ -299,20 +308,24 @@ def compare(
         )
     expected, actual = rows_of(reference), rows_of(candidate)
     scale, features = scale_of(expected), output == "features"
-    known = targets is not None and reference.ndim == 2 and not features
-    answers = [answer_scores(rows, output == "logits") for rows in (expected, actual)]
-    agree = _agree(*answers, _TIE * scale)
+    targets = targets if reference.ndim == 2 else None
+    if features:
+        found = {"agreement": None}
+        found |= _neighbours(expected, actual, targets) if reference.ndim == 2 else {}
+    else:
+        answers = [answer_scores(rows, output == "logits") for rows in (expected, actual)]
+        agree = _agree(*answers, _TIE * scale)
+        found = {"agreement": float(agree.mean())} | _classes(*answers, agree)
+        found |= {} if targets is None else _accuracies(*answers, targets)
     return Verdict(
         precision=precision,
         images=len(reference),
-        agreement=None if features else float(agree.mean()),
         max_difference=float(np.abs(actual - expected).max()),
         scale=scale,
         cosine=_cosine(expected, actual),
         error=_error(expected, actual, scale),
         comparisons=len(expected),
-        **({} if features else _classes(*answers, agree)),
-        **(_accuracies(*answers, targets) if known else {}),
+        **found,
     )
 
 
@@ -361,12 +374,26 @@ def _classes(expected: np.ndarray, actual: np.ndarray, agree: np.ndarray) -> dic
     }
 
 
+def _neighbours(
+    expected: np.ndarray, actual: np.ndarray, targets: np.ndarray | None
+) -> dict[str, Any]:
+    """What the nearest other images are by Keras' features and by the file's."""
+    if len(expected) < _FEWEST or not np.isfinite(actual).all():
+        return {}
+    rows = [unit(each) for each in (expected, actual)]
+    found = [nearest(each, each, NEIGHBOURS, themselves=True) for each in rows]
+    same = [len(np.intersect1d(*each)) for each in zip(found[0][1], found[1][1], strict=True)]
+    recall = {"recall": float(np.mean(same) / NEIGHBOURS)}
+    if targets is None:
+        return recall
+    _check_targets(targets, len(expected))
+    votes = [shares(cosines, targets[near], int(targets.max()) + 1) for cosines, near in found]
+    return recall | _accuracies(*votes, targets)
+
+
 def _accuracies(expected: np.ndarray, actual: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
     count, classes = expected.shape
-    if targets.shape != (count,) or targets.dtype.kind not in "iu":
-        raise UsageError(
-            f"expected {count} labels, integers. Received: {targets.dtype} {targets.shape}."
-        )
+    _check_targets(targets, count)
     if not 0 <= targets.min() <= targets.max() < classes:
         raise UsageError(
             f"labels must be 0 to {classes - 1}. Received: {targets.min()} to {targets.max()}."
@@ -382,3 +409,10 @@ def _accuracies(expected: np.ndarray, actual: np.ndarray, targets: np.ndarray) -
         "gained": int((file & ~keras).sum()),
         "informed": chance < 1 - significance.CONFIDENCE,
     }
+
+
+def _check_targets(targets: np.ndarray, count: int) -> None:
+    if targets.shape != (count,) or targets.dtype.kind not in "iu":
+        raise UsageError(
+            f"expected {count} labels, integers. Received: {targets.dtype} {targets.shape}."
+        )

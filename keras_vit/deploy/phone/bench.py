@@ -16,9 +16,9 @@ from pathlib import Path
 import keras_vit
 from keras_vit import _interrupts
 from keras_vit._errors import RefusedError, UsageError, one_line
-from keras_vit.deploy.bundle.android import FILES
 from keras_vit.deploy.bundle.description import read_bundle
 from keras_vit.deploy.bundle.folder import safe_name
+from keras_vit.deploy.bundle.opened_bundle import FILES
 from keras_vit.deploy.phone import device
 from keras_vit.deploy.phone.adb import Adb
 from keras_vit.deploy.phone.apk import unpack_libraries
@@ -113,7 +113,7 @@ class Bench:
         )
 
     def _push_bundle(self, bundle: Path) -> None:
-        files = [bundle / name for name in FILES]
+        files = [path for name in FILES if (path := bundle / name).is_file()]
         _check_room(self._adb, files)
         self._adb.shell(f"rm -rf {FOLDER}/bundle && mkdir {FOLDER}/bundle")
         self._adb.push(files, f"{FOLDER}/bundle")

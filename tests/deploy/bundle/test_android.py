@@ -125,6 +125,35 @@ def test_a_zip_has_what_the_app_reads_and_is_complete_or_absent(bundle, tmp_path
     assert list(folder.iterdir()) == [path]
 
 
+def test_features_come_with_their_gallery_and_without_labels(sample, image_folder, app, tmp_path):
+    deploy.export_bundles(sample.model, tmp_path / "out", "none", output="features", threads=())
+    bundle = tmp_path / "out/float32"
+    with pytest.raises(UsageError, match="has no samples"):
+        deploy.sample_pictures(bundle)
+    names = FILES - {"labels.txt"}
+    assert {path.name for path in deploy.add_to_app(bundle, app).iterdir()} == names
+    deploy.index_pictures(deploy.open_bundle(bundle), deploy.pictures_to_index([image_folder]))
+    assert deploy.sample_pictures(bundle) == {}
+    count = len(deploy.open_bundle(bundle).gallery.names)
+    gallery = {"gallery.json", "vectors.bin", *(f"{i}.jpg" for i in range(count))}
+    expected = names | {f"gallery/{name}" for name in gallery}
+    folder = deploy.add_to_app(bundle, app)
+    assert {str(f.relative_to(folder)) for f in folder.rglob("*") if f.is_file()} == expected
+    with zipfile.ZipFile(deploy.zip_bundle(bundle, tmp_path, "a")) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    assert contents == {f"a/{name}": (bundle / name).read_bytes() for name in expected}
+    (bundle / "gallery/0.jpg").unlink()
+    for add in (deploy.add_to_app, deploy.zip_bundle):
+        with pytest.raises(UsageError, match=r"0\.jpg is missing, or a link; index"):
+            add(bundle, app)
+
+
+def test_features_of_a_run_get_its_samples(sample, make_run, tmp_path):
+    export = make_run(*"abcdefghij") / "export"
+    deploy.export_bundles(sample.model, export, "none", output="features", threads=())
+    assert len(deploy.sample_pictures(export / "float32")) == 8
+
+
 @pytest.mark.parametrize("name", ["", "../outside", "a/b", "with space", ".hidden", "é", "x" * 65])
 def test_names_that_assets_cannot_have_are_refused(bundle, app, name):
     with pytest.raises(UsageError, match="up to 64 letters, digits"):

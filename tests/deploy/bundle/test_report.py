@@ -33,7 +33,7 @@ def description(name="float32", **changes):
         **{"precision": name, "images_from": "held-out images of digits"},
         **{"images": 359, "comparisons": 359, "agreement": 0.9972, "cosine": 0.99774},
         **{"max_difference": 0.5, "scale": 8.4, "rewritten": True},
-        **{"accuracy": 0.9916, "keras_accuracy": 0.9944},
+        **{"accuracy": 0.9916, "keras_accuracy": 0.9944, "recall": None},
     }
     tensor = {"shape": [1, 32, 48, 3], "dtype": "float32", "mean": 127.5, "scale": 127.5}
     made = {
@@ -456,5 +456,12 @@ def test_the_recommendation_says_what_was_compared():
     )
     features = description("int8", **UNKNOWN, agreement=None)
     assert recommendation({"a": features}) == "Take a: compared with Keras on 359 pictures."
+    near = {
+        name: description(name, **UNKNOWN, agreement=None, recall=recall, bytes=size)
+        for name, recall, size in (("float16", 0.996, 2 * MIB), ("int8", 0.95, MIB))
+    }
+    assert recommendation(near) == (
+        "Take float16: 99.60% of the nearest pictures by Keras, on 359 pictures."
+    )
     noise = description("int8", images_from="random images", **UNKNOWN)
     assert "Keras on random images only: pass pictures" in recommendation({"a": noise})

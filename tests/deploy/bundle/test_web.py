@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from keras_vit import UsageError, deploy
 
@@ -28,6 +29,26 @@ def test_the_site_has_the_page_litert_js_and_the_bundles(bundle, page, tmp_path)
     [imports] = re.findall(r'<script type="importmap">(.*?)</script>', html)
     for target in json.loads(imports)["imports"].values():
         assert (site / target).is_file()
+
+
+def test_a_site_has_the_galleries_of_features(sample, bundle, page, picture, tmp_path):
+    path = tmp_path / "features" / "float32"
+    model = sample.model
+    deploy.export_bundles(model, path.parent, "none", sample.images, output="features", threads=())
+    Image.fromarray(picture).save(tmp_path / "one.png")
+    deploy.index_pictures(
+        deploy.open_bundle(path), deploy.pictures_to_index([tmp_path / "one.png"])
+    )
+    site = deploy.make_site({"near": path, "named": bundle}, page, tmp_path / "site")
+    assert json.loads((site / "bundles.json").read_text())["galleries"] == ["near"]
+    assert deploy.open_bundle(site / "bundles/near").gallery.names == ("one.png",)
+    assert (site / "bundles/near/gallery/0.jpg").is_file()
+    assert not (site / "bundles/near/labels.txt").exists()
+    (path / "gallery/0.jpg").unlink()
+    for change in (lambda: None, lambda: (path / "gallery/0.jpg").symlink_to(tmp_path / "one.png")):
+        change()
+        with pytest.raises(UsageError, match=r"gallery/0\.jpg is missing, or a link; index"):
+            deploy.check_for_site({"near": path}, page, tmp_path / "site")
 
 
 def test_a_site_is_replaced_and_other_folders_are_not(bundle, page, tmp_path):

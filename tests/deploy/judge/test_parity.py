@@ -342,7 +342,10 @@ def test_useless_scores_of_keras_are_refused(scores, message):
         (("int-8", SCORES, SCORES), "precision must be one of float32, float16"),
         (("int8", SCORES, SCORES[:1]), "Received: reference (2, 3), candidate (1, 3)"),
         (("int8", SCORES[0], SCORES[0]), "expected scores (n, ..., classes) of the same inputs"),
-        (("int8", SCORES, SCORES, np.arange(3)), "expected 2 labels, integers. Received: int64"),
+        (
+            ("int8", SCORES, SCORES, np.arange(3)),
+            "expected 2 labels, integers. Received: int64",
+        ),
         (("int8", SCORES, SCORES, np.array([0, 3])), "labels must be 0 to 2. Received: 0 to 3"),
     ],
 )
@@ -383,3 +386,50 @@ def test_scores_that_are_constant_on_purpose_are_compared(rng):
     check_reference(scores)
     check_reference(rng.normal(0, 1, (20, 1)))
     compare("float32", SCORES[:1], SCORES[:1]).check()  # one image cannot vary
+
+
+def test_features_are_judged_by_which_images_are_nearest(rng):
+    targets = np.arange(60) % 3
+    keras = np.eye(3)[targets] * 3 + rng.normal(size=(60, 3))
+    file = keras + 0.5 * rng.normal(size=(60, 3))
+    found = compare("int8", keras, 7 * file, targets, "features")  # lengths do not matter
+    unit = [each / np.linalg.norm(each, axis=1, keepdims=True) for each in (keras, file)]
+    near, right = [], []
+    for rows in unit:
+        cosines = rows @ rows.T
+        np.fill_diagonal(cosines, -2)
+        near.append(np.argsort(-cosines)[:, :10])
+        votes = np.exp(np.take_along_axis(cosines, near[-1], 1) / 0.07)
+        named = [np.bincount(targets[i], v).argmax() for i, v in zip(near[-1], votes, strict=True)]
+        right.append(np.array(named) == targets)
+    recall = np.mean([len({*a} & {*b}) / 10 for a, b in zip(*near, strict=True)])
+    assert 0.3 < recall < 0.9
+    assert found.recall == pytest.approx(recall)
+    assert (found.keras_accuracy, found.accuracy) == tuple(each.mean() for each in right)
+    assert (found.lost, found.gained) == (
+        (right[0] & ~right[1]).sum(),
+        (right[1] & ~right[0]).sum(),
+    )
+    assert (found.agreement, found.informed) == (None, True)
+    assert f"{recall:.2%} of Keras' 10 nearest images" in str(found)
+    unlabelled = compare("int8", keras, file, output="features")
+    assert (unlabelled.recall, unlabelled.accuracy) == (found.recall, None)
+    for wrong in (targets[1:], targets / 1):
+        with pytest.raises(UsageError, match="expected 60 labels, integers"):
+            compare("int8", keras, file, wrong, "features")
+    with pytest.raises(UsageError, match="labels must be 0 to 1. Received: -1 to 1"):
+        compare("int8", keras, file, targets - 1, "features")
+    few = compare("int8", keras[:39], file[:39], targets[:39], "features")
+    assert (few.recall, few.accuracy) == (None, None)
+    lost = compare("int8", keras, rng.permutation(keras), targets, "features")
+    with pytest.raises(ParityError, match="the int8 file may lose 0.5 points of accuracy"):
+        lost.check_drop(0.5)
+
+
+def test_features_of_tokens_and_those_that_are_not_finite_have_no_neighbours(rng):
+    tokens = rng.normal(size=(50, 4, 3))
+    assert compare("int8", tokens, tokens, output="features").recall is None
+    rows = tokens[:, 0]
+    broken = np.where(np.arange(50)[:, None] == 7, np.nan, rows)
+    with pytest.raises(ParityError, match="scores that are not finite"):
+        compare("int8", rows, broken, output="features").check()

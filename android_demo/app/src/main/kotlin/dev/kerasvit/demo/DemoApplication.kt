@@ -7,6 +7,7 @@ import android.os.HandlerThread
 import android.os.Looper
 import android.os.Process
 import dev.kerasvit.core.Clock
+import dev.kerasvit.core.StoredClasses
 import dev.kerasvit.demo.screen.Colours
 import dev.kerasvit.demo.screen.phoneColours
 import dev.kerasvit.demo.source.AddedBundles
@@ -82,6 +83,7 @@ open class DemoApplication : Application() {
             Workshop(
                 bundles(),
                 addedBundles(),
+                StoredClasses(File(filesDir, "classes")),
                 Pictures(contentResolver),
                 engines,
                 device(),

@@ -13,6 +13,7 @@ import androidx.activity.compose.setContent
 import androidx.activity.enableEdgeToEdge
 import androidx.activity.result.PickVisualMediaRequest
 import androidx.activity.result.contract.ActivityResultContracts.OpenDocument
+import androidx.activity.result.contract.ActivityResultContracts.PickMultipleVisualMedia
 import androidx.activity.result.contract.ActivityResultContracts.PickVisualMedia
 import androidx.activity.result.contract.ActivityResultContracts.RequestMultiplePermissions
 import androidx.compose.runtime.Composable
@@ -40,6 +41,8 @@ class MainActivity : ComponentActivity(), Host {
     private var wasRefused = false // The camera, as far as this activity knows.
     private val permission = registerForActivityResult(RequestMultiplePermissions(), ::onPermission)
     private val photo = registerForActivityResult(PickVisualMedia(), ::onPhoto)
+    private val pictures = registerForActivityResult(PickMultipleVisualMedia(), ::onPictures)
+    private var classOfPictures: String? = null // Whose pictures are being chosen.
     private val zip = registerForActivityResult(OpenDocument(), ::onZip)
 
     override fun onCreate(savedInstanceState: Bundle?) {
@@ -47,6 +50,7 @@ class MainActivity : ComponentActivity(), Host {
         super.onCreate(savedInstanceState)
         val application = application as DemoApplication
         store = application.store(savedInstanceState?.let(::savedSettings))
+        classOfPictures = savedInstanceState?.getString(CLASS)
         camera = CameraHolder(this, store, application.cameras)
         if (savedInstanceState == null) take(intent)
         store.observe(observer)
@@ -84,6 +88,7 @@ class MainActivity : ComponentActivity(), Host {
     override fun onSaveInstanceState(outState: Bundle) {
         super.onSaveInstanceState(outState)
         store.state.settings.save(outState)
+        outState.putString(CLASS, classOfPictures)
     }
 
     override fun chooseCamera(facing: Facing) {
@@ -112,6 +117,19 @@ class MainActivity : ComponentActivity(), Host {
         photo.launch(PickVisualMediaRequest(PickVisualMedia.ImageOnly))
     } catch (_: ActivityNotFoundException) {
         say(R.string.picture_chooser_missing)
+    }
+
+    override fun choosePictures(name: String) = try {
+        classOfPictures = name
+        pictures.launch(PickVisualMediaRequest(PickVisualMedia.ImageOnly))
+    } catch (_: ActivityNotFoundException) {
+        say(R.string.picture_chooser_missing)
+    }
+
+    private fun onPictures(uris: List<Uri>) {
+        val name = classOfPictures ?: return
+        classOfPictures = null
+        if (uris.isNotEmpty()) store.send(Event.AddPictures(name, uris.map { it.toString() }))
     }
 
     override fun chooseZip() = try {
@@ -203,3 +221,5 @@ class MainActivity : ComponentActivity(), Host {
     private fun isCameraAllowed(): Boolean =
         checkSelfPermission(Manifest.permission.CAMERA) == PackageManager.PERMISSION_GRANTED
 }
+
+private const val CLASS = "class"

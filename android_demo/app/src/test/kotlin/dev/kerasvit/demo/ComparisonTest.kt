@@ -58,6 +58,15 @@ class ComparisonTest {
     }
 
     @Test
+    fun `where one knows no class, only speed is compared`() {
+        val none = answer("b", "cat").copy(rows = emptyList())
+        val comparison = compare(answer("a", "cat"), none)
+        assertEquals(null to Speed.Same, comparison.run { classes to speed })
+        val early = answer("a", "cat", count = 2)
+        assertNull(comparisonOf(early, none, threshold = 50))
+    }
+
+    @Test
     fun `without two answers there is nothing to compare`() {
         assertNull(comparisonOf(answer("a", "cat"), Result.Working(answer("b", "cat")), 50))
         assertNull(comparisonOf(Result.None, answer("b", "cat"), 50))

@@ -4,7 +4,10 @@ import android.graphics.Bitmap
 import android.graphics.Canvas
 import android.graphics.Color
 import android.graphics.Paint
+import android.net.Uri
 import android.os.Looper
+import dev.kerasvit.demo.source.AllBundles
+import dev.kerasvit.demo.source.AssetBundles
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Facing
 import dev.kerasvit.demo.state.Model
@@ -13,6 +16,8 @@ import dev.kerasvit.demo.state.Screen
 import dev.kerasvit.demo.state.Source
 import dev.kerasvit.engine.Backend
 import dev.kerasvit.engine.EngineFailure
+import java.io.File
+import java.io.FileNotFoundException
 import java.util.concurrent.CountDownLatch
 import org.junit.Rule
 import org.junit.Test
@@ -80,7 +85,9 @@ class FormsTest {
 
     private fun reset(): List<Event> = healthy.map { Event.ModelRead(it) } + listOf(
         Event.StopVerifying,
+        Event.ChooseModel("cifar10-float16"),
         Event.ShowSettings(false),
+        Event.NameClass(false),
         Event.CloseDialog,
         Event.Show(Screen.CLASSIFY),
         Event.ChooseSource(Source.Golden),
@@ -150,9 +157,15 @@ class FormsTest {
     }
 
     private fun startWithoutGpu() {
+        for (photo in PHOTOS) {
+            shadowOf(phone.app.contentResolver)
+                .registerInputStreamSupplier(Uri.parse(photo)) { throw FileNotFoundException() }
+        }
         val reason = "Following operations are not supported by GPU delegate: BATCH_MATMUL"
         phone.app.testEngines = RefusingEngines(Backend.GPU, EngineFailure.REFUSED, reason)
-        phone.withAppModels().start()
+        val features = FolderBundles(File("../testing/features"))
+        phone.app.testBundles = AllBundles(AssetBundles(phone.app.assets), features)
+        phone.start()
     }
 }
 

@@ -101,6 +101,19 @@ class LiveCameraTest {
     }
 
     @Test
+    fun `what the camera sees is compared with a gallery`() {
+        phone.withFeatures()
+        val now = AtomicLong()
+        phone.app.testClock = Clock { now.addAndGet(7_000_000) }
+        startWithCamera()
+        repeat(60) { sendToApp() }
+        val answer = assertIs<Result.Answer>(phone.state.result)
+        assertEquals(5, answer.similar?.size)
+        assertTrue(phone.shows(answer.rows[0].label))
+        assertTrue(phone.shows("${answer.similar!![0].name}, "))
+    }
+
+    @Test
     fun `the camera is opened again for a model with a larger input`() {
         RuntimeEnvironment.setQualifiers("+xxhdpi") // The display has enough pixels.
         val models = folder.newFolder()

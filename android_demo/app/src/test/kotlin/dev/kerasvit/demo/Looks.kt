@@ -10,9 +10,11 @@ import dev.kerasvit.demo.state.FrameSize
 import dev.kerasvit.demo.state.Model
 import dev.kerasvit.demo.state.Permission
 import dev.kerasvit.demo.state.Problem
+import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Screen
 import dev.kerasvit.demo.state.Source
 import dev.kerasvit.demo.state.UiState
+import dev.kerasvit.demo.state.jobOf
 import dev.kerasvit.engine.Backend
 import dev.kerasvit.engine.EngineFailure
 import dev.kerasvit.engine.EngineInfo
@@ -31,6 +33,9 @@ class Look(
     val events: (UiState) -> List<Event>,
 )
 
+/** Pictures of a class, which are no longer there. */
+val PHOTOS = List(8) { "content://photos/$it" }
+
 private val PICTURED = setOf(
     "no camera", "picture unreadable", "out of memory", "missing", "wrong hash", "newer format",
     "engine: too old",
@@ -39,6 +44,14 @@ private val PICTURED = setOf(
 val looks: List<Look> = listOf(
     Look("answer") { emptyList() },
     Look("not sure") { listOf(Event.ChooseThreshold(100)) },
+    Look("similar pictures") { listOf(Event.ChooseModel("digits-features")) },
+    Look("nothing to compare with", isBusy = true) { state ->
+        val model = state.models!!.single { it.name == "digits-features" }
+        val bundle = model.bundle!!.copy(labels = emptyList(), gallery = null)
+        val answer = (state.result as Result.Answer).copy(rows = emptyList(), similar = emptyList())
+        listOf(Event.ModelRead(model.copy(bundle = bundle)), Event.ChooseModel(model.name)) +
+            Event.Classified(jobOf(state)!!.copy(model = model.name), false, answer, 0)
+    },
     Look("working", isBusy = true) { listOf(Event.ChooseSource(Source.Sample("dog.jpg"))) },
     Look("settings") { listOf(Event.ShowSettings(true)) },
     Look("camera") { camera(Permission.GRANTED) + Event.CameraOpened(FrameSize(480, 640)) },
@@ -56,6 +69,19 @@ val looks: List<Look> = listOf(
     },
     Look("labels") { listOf(Event.Show(Screen.LABELS)) },
     Look("labels, none found") { listOf(Event.Show(Screen.LABELS), Event.Search("zebra")) },
+    Look("labels, pictures added") { state ->
+        val model = state.models!!.single { it.name == "digits-features" }
+        val added = model.copy(addedPictures = mapOf("0" to 3))
+        listOf(Event.ChooseModel(model.name), Event.ModelRead(added), Event.Show(Screen.LABELS))
+    },
+    Look("new class") {
+        val model = Event.ChooseModel("digits-features")
+        listOf(model, Event.Show(Screen.LABELS), Event.NameClass(true))
+    },
+    Look("pictures being added", isBusy = true) {
+        listOf(Event.AddPictures("cup", PHOTOS), Event.PicturesAdded(3))
+    },
+    Look("class to be removed") { listOf(Event.AskToRemoveClass("cup")) },
     Look("models") { listOf(Event.PickModel(rival = false)) },
     Look("models, one damaged") { listOf(damaged, Event.PickModel(rival = false)) },
     Look("models, one being read") {

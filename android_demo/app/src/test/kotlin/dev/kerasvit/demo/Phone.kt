@@ -19,6 +19,7 @@ import androidx.compose.ui.semantics.SemanticsProperties
 import androidx.compose.ui.semantics.getOrNull
 import androidx.compose.ui.test.SemanticsMatcher
 import androidx.compose.ui.test.hasSetTextAction
+import androidx.compose.ui.test.hasText
 import androidx.compose.ui.test.junit4.ComposeTestRule
 import androidx.compose.ui.test.junit4.v2.createEmptyComposeRule
 import androidx.compose.ui.test.performTextReplacement
@@ -48,6 +49,9 @@ class Phone(val rule: ComposeTestRule = createEmptyComposeRule()) : TestRule by 
 
     /** With a classifier from a list of words, several of which can be right. */
     fun withWords() = apply { app.testBundles = FolderBundles(File("../testing/words")) }
+
+    /** With a model of features, and a gallery of digits. */
+    fun withFeatures() = apply { app.testBundles = FolderBundles(File("../testing/features")) }
 
     fun start(saved: Bundle? = null, intent: Intent? = null): Phone {
         create(saved, intent)
@@ -165,8 +169,14 @@ class Phone(val rule: ComposeTestRule = createEmptyComposeRule()) : TestRule by 
         settle()
     }
 
-    fun write(text: String) {
-        rule.onNode(hasSetTextAction()).performTextReplacement(text)
+    fun write(text: String) = write(text, hasSetTextAction())
+
+    /** Writes into the field of this name. */
+    fun write(text: String, id: Int) =
+        write(text, hasSetTextAction() and hasText(activity.getString(id)))
+
+    private fun write(text: String, field: SemanticsMatcher) {
+        rule.onNode(field).performTextReplacement(text)
         settle()
     }
 

@@ -85,7 +85,7 @@ class ScreensTest {
         phone.tap(R.string.verify_start)
         assertFalse(phone.shows("another class"))
         val passed = assertIs<Outcome.Passed>(phone.state.verification.verdicts[0].outcome).measured
-        val other = passed.copy(foundClass = (passed.expectedClass + 1) % 10)
+        val other = passed.copy(foundClass = (passed.expectedClass!! + 1) % 10)
         val store = phone.app.store(null)
         store.send(Event.Verify)
         val verdict = BackendVerdict(Backend.CPU, Outcome.Passed(other))

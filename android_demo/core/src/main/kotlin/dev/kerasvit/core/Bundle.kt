@@ -7,7 +7,7 @@ import java.nio.ByteBuffer
 
 /**
  * The files of one bundle: `model.json`, `labels.txt`, `golden.json` and `model.tflite`; perhaps
- * pictures in `samples`.
+ * pictures in `samples`. One of features has no `labels.txt`, and perhaps a folder `gallery`.
  */
 interface BundleFiles {
     /** The name of the bundle's folder: "digits-int8". */
@@ -45,8 +45,13 @@ data class Bundle(
     /** The name of its folder. */
     val name: String,
     val description: Description,
-    /** The classes' names, in the order of the scores; of a single score "not cat" and "cat". */
+    /**
+     * The classes' names, in the order of the scores; of a single score "not cat" and "cat"; of
+     * features the classes of the gallery, perhaps none.
+     */
     val labels: List<String>,
+    /** What features are compared with; null for scores, and where there is nothing. */
+    val gallery: Gallery? = null,
 )
 
 /** The content of `model.json`, as far as an app uses it. */
@@ -96,23 +101,27 @@ data class Input(
     val bytes: Int get() = size * type.bytes
 }
 
-/** The file's output (1, [classes]). */
+/** The file's output (1, [size]). */
 data class Output(
     val kind: OutputKind,
-    val classes: Int,
+    /** The number of classes, or of features. */
+    val size: Int,
     val type: DataType,
     /** Null if the values are the scores. */
     val quantization: Quantization?,
     val activation: Activation = Activation.SOFTMAX,
 ) {
     /** Size of the tensor. */
-    val bytes: Int get() = classes * type.bytes
+    val bytes: Int get() = size * type.bytes
+
+    /** Whether values are features, which classes come of only by comparing pictures. */
+    val givesFeatures: Boolean get() = kind == OutputKind.FEATURES
 
     /** Whether a picture is of one of the classes; otherwise several can be right, or none. */
-    val isExclusive: Boolean get() = activation == Activation.SOFTMAX || classes == 1
+    val isExclusive: Boolean get() = activation == Activation.SOFTMAX || size == 1
 
     /** Number of probabilities: a single score has two, see [probabilities]. */
-    val answers: Int get() = maxOf(classes, 2)
+    val answers: Int get() = maxOf(size, 2)
 }
 
 /** The type of a tensor's values. */
@@ -138,10 +147,13 @@ enum class Colours(val jsonName: String, val channels: Int) {
     GREY("grey", 1),
 }
 
-/** What the scores are. */
+/** What the values of the output are. */
 enum class OutputKind(val jsonName: String) {
     LOGITS("logits"),
     PROBABILITIES("probabilities"),
+
+    /** A vector that is similar for similar pictures. */
+    FEATURES("features"),
 }
 
 /** What makes probabilities of logits. */
@@ -161,7 +173,7 @@ class Golden(
     val image: RgbImage,
     /** The expected input tensor in row-major order: floats, or the values of its integers. */
     val tensor: FloatArray,
-    /** The expected scores, dequantised. */
+    /** The expected scores or features, dequantised. */
     val scores: FloatArray,
     val tolerances: Tolerances,
 )

@@ -18,8 +18,8 @@ sealed class BundleProblem {
     data class NewerFormat(val file: String, val received: Long, val supported: Long) :
         BundleProblem()
 
-    /** The model returns [kind] ("features") and no classes: there is nothing to show. */
-    data class NotClasses(val kind: String) : BundleProblem()
+    /** The gallery is damaged or of another model; [detail] is of [file], in English. */
+    data class BadGallery(val file: String, val detail: String) : BundleProblem()
 
     /** Not a zip, or a damaged one; [detail] is one line in English. */
     data class BadZip(val detail: String) : BundleProblem()

@@ -7,15 +7,19 @@ import java.nio.charset.CharacterCodingException
 import java.security.MessageDigest
 
 /**
- * Reads and checks a bundle: all of `model.json` that an app needs, `labels.txt`, and the size of
- * `model.tflite`. That file's SHA-256 takes longer: [readModel] computes it.
+ * Reads and checks a bundle: all of `model.json` that an app needs, `labels.txt` or the gallery,
+ * and the size of `model.tflite`. That file's SHA-256 takes longer: [readModel] computes it.
  *
  * @throws BundleException with the reason
  */
 fun readBundle(files: BundleFiles): Bundle {
     val description = readDescription(readJson(files, MODEL_JSON, MOST_TEXT))
-    val labels = readLabels(files, description.output.classes)
     mapModel(files, description)
+    if (description.output.givesFeatures) {
+        val gallery = readGallery(files, description)
+        return Bundle(files.name, description, gallery?.classes.orEmpty(), gallery)
+    }
+    val labels = readLabels(files, description.output.size)
     return Bundle(files.name, description, answers(labels))
 }
 
@@ -100,20 +104,29 @@ private fun Fields.colours(): Colours =
     if ("channels" in names) choice("channels", Colours.values(), Colours::jsonName) else Colours.RGB
 
 private fun readOutput(json: Fields): Output {
-    val kind = json.text("kind")
-    if (OutputKind.values().none { it.jsonName == kind }) {
-        throw BundleException(BundleProblem.NotClasses(kind))
-    }
-    val classes = json.integer("classes", 1, MOST_CLASSES).toInt()
-    json.checkShape(listOf(1, classes))
+    val kind = json.choice("kind", OutputKind.values(), OutputKind::jsonName)
     val type = json.choice("dtype", DataType.values(), DataType::jsonName)
     return Output(
-        kind = json.choice("kind", OutputKind.values(), OutputKind::jsonName),
-        classes = classes,
+        kind = kind,
+        size = if (kind == OutputKind.FEATURES) json.features() else json.classes(),
         type = type,
         quantization = readQuantization(json, type),
         activation = json.activation(),
     )
+}
+
+private fun Fields.classes(): Int {
+    val classes = integer("classes", 1, MOST_CLASSES).toInt()
+    checkShape(listOf(1, classes))
+    return classes
+}
+
+private fun Fields.features(): Int {
+    val shape = integers("shape")
+    if (shape.size != 2 || shape[0] != 1L || shape[1] !in 1..MOST_CLASSES) {
+        fail("shape", "[1, features]")
+    }
+    return shape[1].toInt()
 }
 
 /** Older bundles state none; it is unknown where a model has layers that are not keras_vit's. */
@@ -177,7 +190,7 @@ internal fun readText(files: BundleFiles, file: String, limit: Int): String {
     }
 }
 
-private inline fun <T> reading(file: String, read: () -> T): T = try {
+internal inline fun <T> reading(file: String, read: () -> T): T = try {
     read()
 } catch (error: FileNotFoundException) {
     throw BundleException(BundleProblem.Missing(file))

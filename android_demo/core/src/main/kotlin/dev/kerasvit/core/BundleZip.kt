@@ -41,20 +41,26 @@ private class Part(val entry: ZipEntry, val place: String, val file: String)
 
 private fun partOf(entry: ZipEntry): Part? {
     val steps = entry.name.split('/')
-    val isSample = steps.getOrNull(steps.size - 2) == SAMPLES && isSample(steps.last())
-    if (!isSample && steps.last() !in BUNDLE_FILES) return null
-    val length = if (isSample) 2 else 1
+    val isInFolder = when (steps.getOrNull(steps.size - 2)) {
+        SAMPLES -> isSample(steps.last())
+        GALLERY -> isOfGallery(steps.last())
+        else -> false
+    }
+    if (!isInFolder && steps.last() !in BUNDLE_FILES) return null
+    val length = if (isInFolder) 2 else 1
     val (place, file) = listOf(steps.dropLast(length), steps.takeLast(length))
     return Part(entry, place.joinToString("/"), file.joinToString("/"))
 }
 
 private fun checkSize(parts: List<Part>, folder: File) {
-    if (parts.size > BUNDLE_FILES.size + MOST_SAMPLES) {
-        corrupt(SAMPLES, "expected at most $MOST_SAMPLES pictures.")
+    val samples = parts.count { it.file.startsWith("$SAMPLES/") }
+    if (samples > MOST_SAMPLES) corrupt(SAMPLES, "expected at most $MOST_SAMPLES pictures.")
+    if (parts.size - samples > BUNDLE_FILES.size + MOST_PICTURES + 2) {
+        corrupt(GALLERY, "expected at most $MOST_PICTURES pictures.")
     }
     for (part in parts) {
-        val isModel = part.file == MODEL
-        val most = if (isModel) Int.MAX_VALUE.toLong() else MOST_GOLDEN.toLong()
+        val isLarge = part.file == MODEL || part.file == VECTORS
+        val most = if (isLarge) Int.MAX_VALUE.toLong() else MOST_GOLDEN.toLong()
         val size = part.entry.size
         if (size > most) corrupt(part.file, "expected at most $most bytes. Received: $size.")
     }

@@ -6,7 +6,8 @@ import dev.kerasvit.engine.EngineFailure
 import java.nio.ByteBuffer
 
 /**
- * Classifies images with one engine, and times each step.
+ * Classifies images with one engine, and times each step. Features are compared with the bundle's
+ * gallery, where there is one.
  *
  * No memory is allocated for an image of the same size as the last one. For one thread. The times
  * leave out the warm-up, whose runs include what is done once: three, or fewer if they take a second.
@@ -26,7 +27,7 @@ class Classifier(
     /** From the input tensor to the output tensor. */
     val inference = Timings()
 
-    /** From the output tensor to the most probable classes. */
+    /** From the output tensor to the most probable classes, and to similar pictures. */
     val reading = Timings()
 
     /** Whether the warm-up is over: the next image is timed. */
@@ -41,12 +42,14 @@ class Classifier(
     private val preprocessor = Preprocessor(bundle.description.input)
     private val outputTensor = directBuffer(output.bytes)
     private val top = TopK(k)
-    private val classification = Classification(output, bundle.labels, top)
+    private val comparison = bundle.gallery?.let { GalleryComparison(it, output.size) }
+    private val classification = Classification(bundle, top, comparison)
 
     /**
      * Classifies one image.
      *
-     * @return an object that the next call overwrites; [Classification.predictions] copies it
+     * @return an object that the next call overwrites; [Classification.predictions] and
+     *     [Classification.similar] copy it
      * @throws EngineException if the runtime fails or the scores are not finite
      */
     fun classify(image: RgbImage): Classification {
@@ -88,24 +91,30 @@ class Classifier(
 
     private fun read(into: Classification) {
         readScores(outputTensor, output, into.scores)
-        if (!probabilities(into.scores, output, into.probabilities)) {
+        val areFinite =
+            if (output.givesFeatures) into.scores.all { it.isFinite() }
+            else probabilities(into.scores, output, into.probabilities)
+        if (!areFinite) {
             throw EngineException(EngineFailure.NOT_FINITE, "the scores are NaN or infinite")
         }
+        comparison?.compare(into.scores, into.probabilities)
         into.count = top.of(into.probabilities)
     }
 }
 
 /** The result of [Classifier.classify]. */
 class Classification internal constructor(
-    output: Output,
-    private val labels: List<String>,
+    bundle: Bundle,
     private val top: TopK,
+    private val comparison: GalleryComparison?,
 ) {
-    /** The score of each class: logits or probabilities, see [Output.kind]. */
-    val scores = FloatArray(output.classes)
+    private val labels = bundle.labels
 
-    /** The probability of each of [Bundle.labels]. */
-    val probabilities = DoubleArray(output.answers)
+    /** The score of each class, logits or probabilities, or the features: see [Output.kind]. */
+    val scores = FloatArray(bundle.description.output.size)
+
+    /** The probability of each of [Bundle.labels]; of features, its part of the votes. */
+    val probabilities = DoubleArray(labels.size)
 
     /** The most probable classes, the most probable first; [count] of them are valid. */
     val classes: IntArray get() = top.classes
@@ -123,6 +132,9 @@ class Classification internal constructor(
     /** A copy of the most probable classes. */
     fun predictions(): List<Prediction> =
         classes.take(count).map { Prediction(it, labels[it], probabilities[it]) }
+
+    /** The gallery's most similar pictures, the most similar one first; none without a gallery. */
+    fun similar(): List<SimilarPicture> = comparison?.similar().orEmpty()
 }
 
 /** A class and how probable it is. */

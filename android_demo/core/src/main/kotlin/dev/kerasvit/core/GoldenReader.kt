@@ -16,7 +16,7 @@ fun readGolden(files: BundleFiles, bundle: Bundle): Golden {
     return Golden(
         image = readImage(json.child("image")),
         tensor = readTensor(json.child("tensor"), tensorShape, input),
-        scores = json.child("scores").floats(listOf(output.classes)),
+        scores = json.child("scores").floats(listOf(output.size)),
         tolerances = json.child("tolerance").run {
             val half = "scores_half_precision"
             Tolerances(

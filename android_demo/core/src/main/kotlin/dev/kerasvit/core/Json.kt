@@ -57,6 +57,14 @@ internal class Fields(
         return if (values.size == CHANNELS) values else fail(name, "a number or $CHANNELS")
     }
 
+    fun texts(name: String): List<String> = list(name).map {
+        (it as? JsonPrimitive)?.takeIf(JsonPrimitive::isString)?.content ?: fail(name, "texts")
+    }
+
+    fun children(name: String): List<Fields> = list(name).mapIndexed { i, it ->
+        Fields(file, "$path$name[$i].", it as? JsonObject ?: fail(name, "objects"))
+    }
+
     fun child(name: String): Fields {
         val value = value(name) as? JsonObject ?: fail(name, "an object")
         return Fields(file, "$path$name.", value)
@@ -122,7 +130,7 @@ private fun shown(value: JsonElement?): String =
 private val numeral = Regex("-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?")
 private val literals = setOf("null", "true", "false")
 
-private const val FORMAT = 1L
+internal const val FORMAT = 1L
 private const val MOST_DEPTH = 32
 private const val MOST_EXACT = 9e15
 private const val MOST_SHOWN = 80

@@ -40,9 +40,11 @@ private fun StringBuilder.appendMeasured(word: String, measured: Measured, bundl
         appendDifference("input", tensorDifference, tensorTolerance, tensorAgrees)
         appendDifference("scores", scoreDifference, scoreTolerance, scoresAgree)
     }
-    append("  class: ${bundle.labels[measured.foundClass]}")
-    val expected = bundle.labels[measured.expectedClass]
-    appendLine(if (measured.classAgrees) "" else "; expected $expected")
+    if (measured.foundClass != null && measured.expectedClass != null) {
+        append("  class: ${bundle.labels[measured.foundClass]}")
+        val expected = bundle.labels[measured.expectedClass]
+        appendLine(if (measured.classAgrees) "" else "; expected $expected")
+    }
     val millis = "%.2f".format(Locale.ROOT, measured.inferenceMillis)
     appendLine("  time: $millis ms, ${measured.info.threads} threads")
     measured.info.delegated?.let {

@@ -7,7 +7,7 @@ import kotlin.math.exp
  * The scores of an output tensor, dequantised in float32 as in Python.
  *
  * @param tensor native byte order, at least `output.bytes` long
- * @param into `output.classes` values
+ * @param into `output.size` values
  */
 fun readScores(tensor: ByteBuffer, output: Output, into: FloatArray) {
     when (output.type) {

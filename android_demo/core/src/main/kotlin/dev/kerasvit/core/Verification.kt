@@ -35,8 +35,9 @@ data class Measured(
     /** Largest absolute difference of the scores. */
     val scoreDifference: Double,
     val scoreTolerance: Double,
-    val expectedClass: Int,
-    val foundClass: Int,
+    /** Null for features, also [foundClass]. */
+    val expectedClass: Int?,
+    val foundClass: Int?,
     /** Median milliseconds of the inference alone. */
     val inferenceMillis: Double,
     val info: EngineInfo,
@@ -99,14 +100,15 @@ internal fun measure(
         if (classifier.inference.count > 0 && clock.nanos() - start > MOST_NANOS) break
         result = classifier.classify(golden.image)
     }
-    val input = bundle.description.input
+    val (input, output) = bundle.description.run { input to output }
+    val givesFeatures = output.givesFeatures
     val measured = Measured(
         tensorDifference = largestDifference(golden.tensor, readTensor(classifier.tensor, input)),
         tensorTolerance = golden.tolerances.tensor,
         scoreDifference = largestDifference(golden.scores, result.scores),
         scoreTolerance = golden.tolerances.scoresOn(engine.info.backend),
-        expectedClass = golden.bestClass(bundle.description.output),
-        foundClass = result.classes[0],
+        expectedClass = if (givesFeatures) null else golden.bestClass(output),
+        foundClass = if (givesFeatures) null else result.classes[0],
         inferenceMillis = classifier.inference.median(),
         info = engine.info,
     )

@@ -53,7 +53,7 @@ class BundleReaderTest {
         Case("\"logits\"", "\"logits\", \"activation\": \"sigmoid\"") {
             assertEquals(Activation.SIGMOID, output.activation)
             assertFalse(output.isExclusive)
-            assertTrue(output.copy(classes = 1).isExclusive)
+            assertTrue(output.copy(size = 1).isExclusive)
         },
         Case("\"logits\"", "\"logits\", \"activation\": null") {
             assertEquals(Activation.SOFTMAX, output.activation)
@@ -171,6 +171,8 @@ class BundleReaderTest {
         Triple("\"output\": {", "\"output\": [], \"x\": {", "output: expected an object"),
         Triple("\"kind\": \"logits\", ", "", "output.kind is missing"),
         Triple("\"kind\": \"logits\"", "\"kind\": 3", "output.kind: expected text"),
+        Triple("\"logits\"", "\"tokens\"",
+            "output.kind: expected logits or probabilities or features. Received: \"tokens\"."),
         Triple("\"classes\": 3", "\"classes\": 4", "output.shape: expected [1, 4]"),
         Triple("\"classes\": 3", "\"classes\": 0", "output.classes: expected an integer from 1"),
         Triple("\"classes\": 3", "\"classes\": 1e9", "output.classes: expected an integer from 1"),
@@ -278,9 +280,18 @@ class BundleReaderTest {
     }
 
     @Test
-    fun `a model without classes is told apart`() {
-        assertProblem(BundleProblem.NotClasses("features")) {
-            readBundle(sampleFiles().edit("model.json", "logits", "features"))
+    fun `a model of features has no labels, and as many features as its shape says`() {
+        val bundle = readBundle(featuresFiles())
+        val output = bundle.description.output
+        assertTrue(output.givesFeatures)
+        assertEquals(3, output.size)
+        assertEquals(emptyList(), bundle.labels)
+        assertEquals(null, bundle.gallery)
+        for (shape in listOf("[1, 2, 3]", "[3]", "[2, 3]", "[1, 0]", "[1, 2000000]")) {
+            val (old, new) = listOf("[1, 3]", shape).map { "\"shape\": $it" }
+            assertCorrupt("model.json", "output.shape: expected [1, features]") {
+                readBundle(featuresFiles().edit("model.json", old, new))
+            }
         }
     }
 

@@ -38,7 +38,7 @@ class MemoryFiles(
         texts[file]?.inputStream() ?: throw FileNotFoundException(file)
 
     override fun map(file: String): ByteBuffer {
-        val bytes = model ?: throw FileNotFoundException(file)
+        val bytes = (if (file == MODEL) model else texts[file]) ?: throw FileNotFoundException(file)
         return ByteBuffer.allocateDirect(bytes.size).apply {
             for (i in bytes.indices) put(i, bytes[i])
         }
@@ -80,6 +80,27 @@ fun oneScoreFiles(): MemoryFiles {
         .edit("model.json", "\"classes\": 3", "\"classes\": 1")
         .with("labels.txt", "cat\n")
         .with("golden.json", golden.replace(score, "[1], \"base64\": \"AABgQA==\""))
+}
+
+/** The same of features, the three [fakeScores]. */
+fun featuresFiles(): MemoryFiles = sampleFiles().with("labels.txt", null as String?)
+    .edit("model.json", "\"kind\": \"logits\", \"classes\": 3", "\"kind\": \"features\"")
+
+/** A gallery of three features for [featuresFiles]; the class of each vector, null for none. */
+fun MemoryFiles.withGallery(
+    classes: List<String>,
+    vararg pictures: Pair<Int?, List<Float>>,
+    vote: String = "{\"of\": \"pictures\", \"neighbours\": 2, \"temperature\": 0.5}",
+): MemoryFiles {
+    val vectors = ByteBuffer.allocate(pictures.size * 12).order(ByteOrder.LITTLE_ENDIAN)
+    for ((_, vector) in pictures) for (value in vector) vectors.putFloat(value)
+    val entries = pictures.withIndex().joinToString { (i, picture) ->
+        "{\"name\": \"$i.png\", \"target\": ${picture.first}}"
+    }
+    val names = classes.joinToString { "\"$it\"" }
+    val json = "{\"format\": 1, \"sha256\": \"${sampleModel.sha256()}\", \"features\": 3, " +
+        "\"classes\": [$names], \"pictures\": [$entries], \"vote\": $vote}"
+    return with("gallery/gallery.json", json).with("gallery/vectors.bin", vectors.array())
 }
 
 private val sampleDescription = """

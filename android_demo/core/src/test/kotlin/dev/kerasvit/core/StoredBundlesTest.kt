@@ -1,5 +1,6 @@
 package dev.kerasvit.core
 
+import dev.kerasvit.core.BundleProblem.BadGallery
 import dev.kerasvit.core.BundleProblem.BadZip
 import dev.kerasvit.core.BundleProblem.Corrupt
 import dev.kerasvit.core.BundleProblem.Missing
@@ -71,6 +72,20 @@ class StoredBundlesTest {
     }
 
     @Test
+    fun `a gallery comes with its bundle`() {
+        val files = featuresFiles().withGallery(emptyList(), null to listOf(0f, 0f, 1f)).texts +
+            ("model.tflite" to sampleModel)
+        val others = listOf("gallery/0.png", "gallery/a/0.jpg", "gallery/notes.txt", "0.jpg")
+        val small = "gallery/0.jpg" to byteArrayOf(7)
+        add((files + small + others.associateWith { ByteArray(1) }).mapKeys { "int8/" + it.key })
+        val kept = File(folder, "int8").walk().filter { it.isFile }
+            .map { it.relativeTo(File(folder, "int8")).invariantSeparatorsPath }.toSet()
+        assertEquals(files.keys + small.first, kept)
+        val picture = checkNotNull(readBundle(stored.files("int8")).gallery).pictures.single()
+        assertEquals(listOf<Byte>(7), picture.openThumbnail().use { it.readBytes() }.toList())
+    }
+
+    @Test
     fun `a bundle replaces the one of its name, with all of its files`() {
         add(parts + ("samples/old.png" to ByteArray(1)))
         add(parts + ("labels.txt" to "a\nb\nc\n".toByteArray()))
@@ -92,6 +107,8 @@ class StoredBundlesTest {
         Triple("another model", WrongHash::class, with("model.tflite", ByteArray(100))),
         Triple("a bad golden.json", Corrupt::class, with("golden.json", "{}".toByteArray())),
         Triple("too many samples", Corrupt::class, zip(parts + manySamples)),
+        Triple("too many files", Corrupt::class, zip(parts + manyThumbnails)),
+        Triple("a bad gallery", BadGallery::class, zip(badGallery)),
         Triple("a huge sample", Corrupt::class, with("samples/a.png", ByteArray(HUGE))),
     ).map { (what, expected, bytes) ->
         dynamicTest(what) {
@@ -141,6 +158,10 @@ class StoredBundlesTest {
     }
 
     private val two = parts.mapKeys { "a/" + it.key } + parts.mapKeys { "x/b/" + it.key }
+    private val manyThumbnails =
+        List(MOST_PICTURES + 3) { thumbnail(it) to ByteArray(0) }
+    private val badGallery = parts - "labels.txt" + ("gallery/gallery.json" to ByteArray(9)) +
+        ("model.json" to featuresFiles().texts.getValue("model.json"))
     private val manySamples = List(65) { "samples/$it.png" to ByteArray(1) }
 
     private fun with(file: String, bytes: ByteArray) = zip(parts + (file to bytes))

@@ -96,12 +96,24 @@ class VerificationTest {
         val files = oneScoreFiles()
         val one = readBundle(files)
         val right = verify(files, one, FakeFactory(), listOf(Backend.CPU)).single().outcome
-        assertEquals("cat", one.labels[assertIs<Outcome.Passed>(right).measured.foundClass])
+        assertEquals("cat", one.labels[assertIs<Outcome.Passed>(right).measured.foundClass!!])
         val factory = FakeFactory { info -> FakeEngine(info) { it.put(0, -4) } } // -0.5
         val verdicts = verify(files, one, factory, listOf(Backend.CPU))
         assertIs<Outcome.Failed>(verdicts.single().outcome)
         val text = report("Test phone", factory.runtime, one, verdicts)
         assertTrue("  class: not cat; expected cat\n" in text, text)
+    }
+
+    @Test
+    fun `features are compared as they are, and name no class`() {
+        val files = featuresFiles()
+        val features = readBundle(files)
+        val right = verify(files, features, FakeFactory(), listOf(Backend.CPU))
+        val measured = assertIs<Outcome.Passed>(right.single().outcome).measured
+        assertEquals(0.0, measured.scoreDifference)
+        assertTrue(measured.classAgrees && measured.foundClass == null)
+        assertFalse("class" in report("Test phone", "Fake 1.0", features, right))
+        assertIs<Outcome.Failed>(verify(files, features, off(2), listOf(Backend.CPU))[0].outcome)
     }
 
     @Test

@@ -29,7 +29,7 @@ import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.isNamed
 
 /**
- * The most probable class in large letters, and bars for all that were found.
+ * The most probable class in large letters, bars for all that were found, and similar pictures.
  *
  * @param announcement what TalkBack says of it by itself, where it says anything
  * @param isOneOfTwo whether TalkBack must say which model an answer is of
@@ -50,22 +50,28 @@ internal fun AnswerPart(
     }
     Column(Modifier.fillMaxWidth().alpha(result.alpha)) {
         val model = answer.model.takeIf { isOneOfTwo }
-        val best = answer.rows[0].takeIf { it.isNamed(threshold) }
-        Headline(best, announcement, model)
-        if (best == null) {
-            val wording = LocalWording.current
-            val percent = wording.threshold(threshold)
-            Text(
-                wording.text(R.string.result_unsure_detail, percent),
-                style = MaterialTheme.typography.bodyMedium,
-                color = MaterialTheme.colorScheme.onSurfaceVariant,
-            )
-        } else {
-            Bar(best, isNamed = true, Modifier.height(8.dp))
-        }
-        for (row in if (best == null) answer.rows else answer.rows.drop(1)) {
-            Probability(row, row.isNamed(threshold), model)
-        }
+        if (answer.rows.isNotEmpty()) Classes(answer.rows, threshold, announcement, model)
+        answer.similar?.let { SimilarPart(it, model) }
+    }
+}
+
+@Composable
+private fun Classes(
+    rows: List<Prediction>,
+    threshold: Int,
+    announcement: Announcement?,
+    model: String?,
+) {
+    val best = rows[0].takeIf { it.isNamed(threshold) }
+    Headline(best, announcement, model)
+    if (best == null) {
+        val wording = LocalWording.current
+        Secondary(wording.text(R.string.result_unsure_detail, wording.threshold(threshold)))
+    } else {
+        Bar(best, isNamed = true, Modifier.height(8.dp))
+    }
+    for (row in if (best == null) rows else rows.drop(1)) {
+        Probability(row, row.isNamed(threshold), model)
     }
 }
 

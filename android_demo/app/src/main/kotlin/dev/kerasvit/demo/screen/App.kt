@@ -56,7 +56,7 @@ private fun Current(state: UiState, send: (Event) -> Unit, host: Host) {
                 Screen.CLASSIFY -> ClassifyScreen(state, send, host)
                 Screen.COMPARE -> CompareScreen(state, send, host)
                 Screen.VERIFY -> VerifyScreen(state, send, host)
-                Screen.LABELS -> LabelsScreen(state, send)
+                Screen.LABELS -> LabelsScreen(state, send, host)
                 Screen.MODELS -> ModelsScreen(state, send, host)
             }
         }

@@ -12,6 +12,9 @@ internal interface Host {
 
     fun choosePhoto()
 
+    /** Lets the user choose pictures of a class of this name. */
+    fun choosePictures(name: String)
+
     /** Lets the user choose a zip with a model. */
     fun chooseZip()
 

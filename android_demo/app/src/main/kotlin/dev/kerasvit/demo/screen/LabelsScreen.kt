@@ -12,8 +12,10 @@ import androidx.compose.foundation.layout.padding
 import androidx.compose.foundation.layout.safeDrawing
 import androidx.compose.foundation.layout.windowInsetsPadding
 import androidx.compose.foundation.lazy.LazyColumn
+import androidx.compose.foundation.lazy.LazyListScope
 import androidx.compose.material3.HorizontalDivider
 import androidx.compose.material3.Icon
+import androidx.compose.material3.IconButton
 import androidx.compose.material3.MaterialTheme
 import androidx.compose.material3.OutlinedTextField
 import androidx.compose.material3.Text
@@ -21,6 +23,7 @@ import androidx.compose.runtime.Composable
 import androidx.compose.runtime.getValue
 import androidx.compose.runtime.produceState
 import androidx.compose.runtime.remember
+import androidx.compose.ui.Alignment
 import androidx.compose.ui.Modifier
 import androidx.compose.ui.res.painterResource
 import androidx.compose.ui.semantics.semantics
@@ -32,9 +35,12 @@ import dev.kerasvit.demo.state.UiState
 import kotlinx.coroutines.Dispatchers
 import kotlinx.coroutines.withContext
 
-/** The classes of the chosen model, which may be many thousands, and a search in them. */
+/**
+ * The classes of the chosen model, which may be many thousands, and a search in them. A model of
+ * features can have more of them, and those can be removed.
+ */
 @Composable
-internal fun LabelsScreen(state: UiState, send: (Event) -> Unit) {
+internal fun LabelsScreen(state: UiState, send: (Event) -> Unit, host: Host) {
     val wording = LocalWording.current
     val sides = WindowInsetsSides.Top + WindowInsetsSides.Horizontal
     Column(
@@ -50,8 +56,16 @@ internal fun LabelsScreen(state: UiState, send: (Event) -> Unit) {
             leadingIcon = { Icon(painterResource(R.drawable.ic_search), null) },
             singleLine = true,
         )
-        state.model?.bundle?.let { bundle ->
-            found(bundle.labels, state.settings.query)?.let { Labels(it) }
+        val model = state.model ?: return@Column
+        val bundle = model.bundle ?: return@Column
+        val found = found(bundle.labels, state.settings.query) ?: return@Column
+        Secondary(wording.said(found), Modifier.padding(vertical = 4.dp))
+        val bottom = WindowInsets.safeDrawing.only(WindowInsetsSides.Bottom)
+        LazyColumn(Modifier.fillMaxSize(), contentPadding = bottom.asPaddingValues()) {
+            if (bundle.description.output.givesFeatures) {
+                item { NewClass(state.isNamingClass, send, host) }
+            }
+            labels(found, model.addedPictures, wording) { send(Event.AskToRemoveClass(it)) }
         }
     }
 }
@@ -69,28 +83,44 @@ private fun found(labels: List<String>, query: String): Found? {
     return found
 }
 
-@Composable
-private fun Labels(found: Found) {
-    val wording = LocalWording.current
-    val isNone = found.numbers.isEmpty() && found.labels.isNotEmpty()
-    Secondary(
-        if (isNone) wording.text(R.string.labels_none) else wording.classes(found.numbers.size),
-        Modifier.padding(vertical = 4.dp),
-    )
-    val bottom = WindowInsets.safeDrawing.only(WindowInsetsSides.Bottom)
-    LazyColumn(Modifier.fillMaxSize(), contentPadding = bottom.asPaddingValues()) {
-        items(found.numbers.size) { place ->
-            val number = found.numbers[place]
-            if (place > 0) HorizontalDivider()
-            Label(found.labels[number], wording.count(number))
-        }
+/** @param added how many pictures the user added to which classes */
+private fun LazyListScope.labels(
+    found: Found,
+    added: Map<String, Int>,
+    wording: Wording,
+    remove: (name: String) -> Unit,
+) {
+    items(found.numbers.size) { place ->
+        val number = found.numbers[place]
+        if (place > 0) HorizontalDivider()
+        val name = found.labels[number]
+        val count = added[name]
+        if (count == null) Label(name, wording.count(number))
+        else AddedLabel(name, wording.addedPictures(count)) { remove(name) }
     }
 }
 
+private fun Wording.said(found: Found): String = when {
+    found.labels.isEmpty() -> text(R.string.labels_of_no_classes)
+    found.numbers.isEmpty() -> text(R.string.labels_none)
+    else -> classes(found.numbers.size)
+}
+
 @Composable
-private fun Label(name: String, number: String) = Row(
-    Modifier.fillMaxWidth().padding(vertical = 14.dp).semantics(mergeDescendants = true) {},
+private fun Label(name: String, number: String, modifier: Modifier = Modifier) = Row(
+    modifier.fillMaxWidth().padding(vertical = 14.dp).semantics(mergeDescendants = true) {},
 ) {
     Text(name, Modifier.weight(1f), style = MaterialTheme.typography.bodyLarge)
     Secondary(number, Modifier.padding(start = 12.dp))
+}
+
+@Composable
+private fun AddedLabel(name: String, pictures: String, remove: () -> Unit) = Row(
+    verticalAlignment = Alignment.CenterVertically,
+) {
+    Label(name, pictures, Modifier.weight(1f))
+    IconButton(remove) {
+        val described = LocalWording.current.text(R.string.model_remove, name)
+        Icon(painterResource(R.drawable.ic_remove), described)
+    }
 }

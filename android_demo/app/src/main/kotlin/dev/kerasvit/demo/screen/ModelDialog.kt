@@ -17,7 +17,7 @@ import dev.kerasvit.demo.state.Dialog
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Problem
 
-/** Adding and removing models. */
+/** Adding and removing models, and classes of them. */
 @Composable
 internal fun ModelDialog(dialog: Dialog, send: (Event) -> Unit) {
     val wording = LocalWording.current
@@ -35,8 +35,9 @@ internal fun ModelDialog(dialog: Dialog, send: (Event) -> Unit) {
             wording.text(R.string.zip_add),
             { send(Event.RefusePushed) },
         ) { send(Event.AddPushed) }
-        is Dialog.Copying -> Progress(R.string.zip_copying) { send(Event.StopCopying) }
-        is Dialog.Adding -> Progress(R.string.zip_adding)
+        is Dialog.Copying ->
+            Progress(wording.text(R.string.zip_copying)) { send(Event.StopCopying) }
+        is Dialog.Adding -> Progress(wording.text(R.string.zip_adding))
         is Dialog.NotAdded -> NotAdded(dialog.problem, close)
         is Dialog.Removing -> Question(
             wording.text(R.string.model_remove_question, dialog.model),
@@ -44,6 +45,16 @@ internal fun ModelDialog(dialog: Dialog, send: (Event) -> Unit) {
             wording.text(R.string.model_remove_yes),
             close,
         ) { send(Event.Remove(dialog.model)) }
+        is Dialog.AddingPictures -> Progress(
+            wording.text(R.string.class_adding, dialog.count, dialog.total),
+            dialog.count.toFloat() / dialog.total,
+        ) { send(Event.StopAddingPictures) }
+        is Dialog.RemovingClass -> Question(
+            wording.text(R.string.model_remove_question, dialog.name),
+            wording.text(R.string.class_remove_body),
+            wording.text(R.string.model_remove_yes),
+            close,
+        ) { send(Event.RemoveClass(dialog.name)) }
     }
 }
 
@@ -62,15 +73,27 @@ private fun Question(
     text = { Text(body) },
 )
 
-/** Without [stop], it cannot be left: it ends by itself. */
+/**
+ * Without [stop], it cannot be left: it ends by itself.
+ *
+ * @param part how much is done; null if this is not known
+ */
 @Composable
-private fun Progress(title: Int, stop: (() -> Unit)? = null) = AlertDialog(
+private fun Progress(
+    title: String,
+    part: Float? = null,
+    stop: (() -> Unit)? = null,
+) = AlertDialog(
     onDismissRequest = stop ?: {},
     confirmButton = {
         if (stop != null) TextButton(stop) { Text(LocalWording.current.text(R.string.cancel)) }
     },
-    title = { Text(LocalWording.current.text(title)) },
-    text = { LinearProgressIndicator(Modifier.fillMaxWidth().clearAndSetSemantics {}) },
+    title = { Text(title) },
+    text = {
+        val whole = Modifier.fillMaxWidth().clearAndSetSemantics {}
+        if (part == null) LinearProgressIndicator(whole)
+        else LinearProgressIndicator({ part }, whole)
+    },
     properties = DialogProperties(dismissOnClickOutside = false),
 )
 

@@ -46,6 +46,10 @@ internal fun Wording.problem(problem: Problem): ProblemText = when (problem) {
         told(R.string.problem_gone, R.string.problem_gone_body, Action.CHOOSE_PHOTO)
     is Problem.PictureUnreadable ->
         told(R.string.problem_unreadable, R.string.problem_unreadable_body, Action.CHOOSE_PHOTO)
+    is Problem.PicturesSkipped -> ProblemText(
+        plural(R.plurals.problem_skipped, problem.count, count(problem.count)),
+        text(R.string.problem_skipped_body),
+    )
     is Problem.OutOfMemory ->
         told(R.string.problem_memory, R.string.problem_memory_body, Action.RETRY)
     is Problem.NoModels ->
@@ -93,9 +97,10 @@ private fun Wording.bundle(model: String, problem: BundleProblem): ProblemText {
                 problem.supported,
             ),
         )
-        is BundleProblem.NotClasses -> ProblemText(
-            text(R.string.problem_not_classes),
-            text(R.string.problem_not_classes_body, model, problem.kind),
+        is BundleProblem.BadGallery -> ProblemText(
+            text(R.string.problem_gallery),
+            text(R.string.problem_gallery_body, model),
+            "${problem.file}: ${problem.detail}",
         )
         is BundleProblem.BadZip -> ProblemText(
             text(R.string.problem_zip),

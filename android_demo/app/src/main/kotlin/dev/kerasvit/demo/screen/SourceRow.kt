@@ -34,6 +34,7 @@ import dev.kerasvit.demo.R
 import dev.kerasvit.demo.source.BitmapPreview
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Facing
+import dev.kerasvit.demo.state.Preview
 import dev.kerasvit.demo.state.Sample
 import dev.kerasvit.demo.state.Source
 import dev.kerasvit.demo.state.UiState
@@ -101,17 +102,23 @@ private fun Thumbnail(sample: Sample, isChosen: Boolean, onClick: () -> Unit) {
     val modifier = Modifier.size(48.dp).clip(shape).border(border, shape)
         .selectable(isChosen, role = Role.RadioButton, onClick = onClick)
         .semantics { contentDescription = described }
-    val bitmap = (sample.thumbnail as? BitmapPreview)?.bitmap
+    Thumbnail(sample.thumbnail, modifier)
+}
+
+/** A small picture, or a symbol where there is none. */
+@Composable
+internal fun Thumbnail(preview: Preview?, modifier: Modifier) {
+    val bitmap = (preview as? BitmapPreview)?.bitmap
     if (bitmap == null) {
         Icon(painterResource(R.drawable.ic_picture), null, modifier.padding(12.dp))
-    } else {
-        val image = remember(bitmap) { bitmap.asImageBitmap() }
-        Image(
-            image,
-            contentDescription = null,
-            modifier,
-            contentScale = ContentScale.Crop,
-            filterQuality = image.sharpness,
-        )
+        return
     }
+    val image = remember(bitmap) { bitmap.asImageBitmap() }
+    Image(
+        image,
+        contentDescription = null,
+        modifier,
+        contentScale = ContentScale.Crop,
+        filterQuality = image.sharpness,
+    )
 }

@@ -74,12 +74,17 @@ internal class Wording(val resources: Resources) {
         joined(withUnit(answer.times.inference.median), backend(answer.info))
 
     /** "7, 98.2%", and of which model where there are two. */
-    fun spoken(model: String?, label: String, probability: Double?): String {
-        val said =
-            if (probability == null) label
-            else text(R.string.result_spoken, label, probability(probability))
+    fun spoken(model: String?, label: String, probability: Double?): String =
+        spoken(model, label, probability?.let { probability(it) })
+
+    /** "cat/1.jpg, 0.91" */
+    fun spoken(model: String?, name: String, number: String?): String {
+        val said = if (number == null) name else text(R.string.result_spoken, name, number)
         return if (model == null) said else text(R.string.result_spoken_of, model, said)
     }
+
+    /** "0.91" */
+    fun similarity(cosine: Double): String = String.format(locale, "%.2f", cosine)
 
     /** "7.3e-06", as Python and the report write it; "0" for no difference. */
     fun difference(value: Double): String =
@@ -136,37 +141,53 @@ internal class Wording(val resources: Resources) {
         return listOfNotNull(
             description.model,
             text(R.string.model_input, description.input.width, description.input.height),
-            classes(bundle.labels.size),
+            features(bundle),
+            bundle.gallery?.pictures?.size?.let {
+                plural(R.plurals.model_gallery, it, count(it))
+            },
+            classes(bundle.labels.size).takeIf { bundle.labels.isNotEmpty() },
             independent,
             parameters,
             text(R.string.model_runtime, description.runtimeFloor),
         )
     }
 
+    private fun features(bundle: Bundle): String? = bundle.description.output
+        .takeIf { it.givesFeatures }
+        ?.let { plural(R.plurals.model_features, it.size, count(it.size)) }
+
+    /** "3 pictures added" */
+    fun addedPictures(number: Int): String =
+        plural(R.plurals.class_pictures, number, count(number))
+
     /** "1,000 classes" */
     fun classes(number: Int): String = plural(R.plurals.model_classes, number, count(number))
 
     /** "Same class. digits-int8 is 2.7 times faster." */
     fun comparison(comparison: Comparison): String {
-        val classes = when (val found = comparison.classes) {
-            is Comparison.Classes.Same -> text(R.string.compare_same)
-            is Comparison.Classes.Different -> text(
-                R.string.compare_different,
-                spoken(found.first),
-                spoken(found.second),
-            )
-            is Comparison.Classes.OnlyOne -> text(R.string.compare_only_one, spoken(found.named))
-            is Comparison.Classes.None -> text(R.string.compare_unsure)
-        }
-        val speed = when (val found = comparison.speed) {
-            is Comparison.Speed.Same -> text(R.string.compare_as_fast)
-            is Comparison.Speed.Faster -> {
-                val times = String.format(locale, "%.1f", found.times)
-                text(R.string.compare_faster, found.model, times)
-            }
-            null -> return classes
-        }
+        val classes = comparison.classes?.let(::classes)
+        val speed = comparison.speed?.let(::speed)
+        if (classes == null || speed == null) return classes ?: speed.orEmpty()
         return text(R.string.two_sentences, classes, speed)
+    }
+
+    private fun classes(found: Comparison.Classes): String = when (found) {
+        is Comparison.Classes.Same -> text(R.string.compare_same)
+        is Comparison.Classes.Different -> text(
+            R.string.compare_different,
+            spoken(found.first),
+            spoken(found.second),
+        )
+        is Comparison.Classes.OnlyOne -> text(R.string.compare_only_one, spoken(found.named))
+        is Comparison.Classes.None -> text(R.string.compare_unsure)
+    }
+
+    private fun speed(found: Comparison.Speed): String = when (found) {
+        is Comparison.Speed.Same -> text(R.string.compare_as_fast)
+        is Comparison.Speed.Faster -> {
+            val times = String.format(locale, "%.1f", found.times)
+            text(R.string.compare_faster, found.model, times)
+        }
     }
 
     private fun spoken(named: Comparison.Named): String =
@@ -196,8 +217,9 @@ internal class Wording(val resources: Resources) {
     /** What a backend gave, beside what it is of. */
     fun facts(measured: Measured, bundle: Bundle?): List<Pair<String, String>> = listOfNotNull(
         R.string.verify_tensor to measured.run { difference(tensorDifference, tensorTolerance) },
-        R.string.verify_scores to measured.run { difference(scoreDifference, scoreTolerance) },
-        R.string.verify_class to classes(measured, bundle),
+        (if (measured.foundClass == null) R.string.verify_features else R.string.verify_scores) to
+            measured.run { difference(scoreDifference, scoreTolerance) },
+        measured.foundClass?.let { R.string.verify_class to classes(it, measured, bundle) },
         R.string.verify_time to withUnit(measured.inferenceMillis),
         bundle?.description?.let {
             R.string.verify_operators to delegated(measured.info, it.operators)
@@ -207,11 +229,10 @@ internal class Wording(val resources: Resources) {
     private fun difference(value: Double, tolerance: Double): String =
         text(R.string.verify_difference, difference(value), difference(tolerance))
 
-    private fun classes(measured: Measured, bundle: Bundle?): String {
-        fun name(index: Int) = bundle?.labels?.getOrNull(index) ?: index.toString()
-        val found = name(measured.foundClass)
-        return if (measured.classAgrees) text(R.string.verify_class_same, found)
-        else text(R.string.verify_class_other, found, name(measured.expectedClass))
+    private fun classes(found: Int, measured: Measured, bundle: Bundle?): String {
+        fun name(index: Int?) = bundle?.labels?.getOrNull(index ?: -1) ?: "$index"
+        return if (measured.classAgrees) text(R.string.verify_class_same, name(found))
+        else text(R.string.verify_class_other, name(found), name(measured.expectedClass))
     }
 
     private fun joined(vararg parts: String?): String =

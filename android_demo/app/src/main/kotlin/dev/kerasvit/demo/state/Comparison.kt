@@ -1,7 +1,12 @@
 package dev.kerasvit.demo.state
 
-/** What two models say of the same picture; [speed] is null until it has been measured. */
-data class Comparison(val classes: Classes, val speed: Speed?) {
+/**
+ * What two models say of the same picture.
+ *
+ * @property classes null where a model knows none
+ * @property speed null until it has been measured
+ */
+data class Comparison(val classes: Classes?, val speed: Speed?) {
     sealed class Classes {
         object Same : Classes()
 
@@ -23,10 +28,13 @@ data class Comparison(val classes: Classes, val speed: Speed?) {
     }
 }
 
-/** Null until both models have an answer. */
+/** Null until both models have an answer, and while there is nothing to say. */
 fun comparisonOf(first: Result, second: Result, threshold: Int): Comparison? {
     if (first !is Result.Answer || second !is Result.Answer) return null
-    return Comparison(classesOf(first, second, threshold), speedOf(first, second))
+    val haveClasses = first.rows.isNotEmpty() && second.rows.isNotEmpty()
+    val classes = if (haveClasses) classesOf(first, second, threshold) else null
+    return Comparison(classes, speedOf(first, second))
+        .takeUnless { it.classes == null && it.speed == null }
 }
 
 private fun classesOf(

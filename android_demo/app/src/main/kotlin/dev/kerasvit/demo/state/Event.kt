@@ -62,6 +62,25 @@ sealed class Event {
 
     object CloseDialog : Event()
 
+    /** The user wants to name another class for a model of features. */
+    data class NameClass(val isShown: Boolean) : Event()
+
+    /** The user chose pictures of a class, which may be new. */
+    data class AddPictures(val name: String, val uris: List<String>) : Event()
+
+    /** So many of the pictures have been read. */
+    data class PicturesAdded(val count: Int) : Event()
+
+    object StopAddingPictures : Event()
+
+    /** A model knows other classes than before. */
+    data class ClassesChanged(val model: String) : Event()
+
+    /** The user wants to remove the pictures that were added to a class. */
+    data class AskToRemoveClass(val name: String) : Event()
+
+    data class RemoveClass(val name: String) : Event()
+
     object Retry : Event()
 
     /** The app is in the background, and the system wants its memory. */

@@ -25,6 +25,9 @@ sealed class Problem {
     /** Not a picture, or a damaged one. */
     object PictureUnreadable : Problem()
 
+    /** So many of the pictures of a class; the others were added. */
+    data class PicturesSkipped(val count: Int) : Problem()
+
     object OutOfMemory : Problem()
 
     /** The app was built without any bundle. */

@@ -28,7 +28,18 @@ private fun after(state: UiState, event: Event): UiState = when (event) {
     is Event.NotAdded -> state.copy(dialog = Dialog.NotAdded(event.problem))
     is Event.AskToRemove -> state.copy(dialog = Dialog.Removing(event.name))
     is Event.Remove -> state.changing(event.name).copy(dialog = null)
-    is Event.CloseDialog, is Event.StopCopying, is Event.AddPushed, is Event.RefusePushed ->
+    is Event.NameClass -> state.copy(isNamingClass = event.isShown)
+    is Event.AddPictures -> state.copy(
+        dialog = Dialog.AddingPictures(0, event.uris.size),
+        verification = state.verification.stopped(),
+    )
+    is Event.PicturesAdded ->
+        if (state.dialog !is Dialog.AddingPictures) state
+        else state.copy(dialog = state.dialog.copy(count = event.count))
+    is Event.ClassesChanged -> state.changing(event.model).copy(dialog = null)
+    is Event.AskToRemoveClass -> state.copy(dialog = Dialog.RemovingClass(event.name))
+    is Event.CloseDialog, is Event.StopCopying, is Event.AddPushed, is Event.RefusePushed,
+    is Event.StopAddingPictures, is Event.RemoveClass ->
         state.copy(dialog = null)
     is Event.Sleep -> state.copy(isAsleep = true, preview = null)
     is Event.Wake -> state.copy(isAsleep = false)

@@ -56,7 +56,18 @@ class Store(initial: UiState, makeWorkshop: (publish: (Event) -> Unit) -> Worksh
         is Event.AddPushed -> workshop.addPushed()
         is Event.RefusePushed -> workshop.removePushed()
         is Event.Remove -> workshop.remove(event.name)
+        is Event.AddPictures -> addPictures(event)
+        is Event.StopAddingPictures -> workshop.stopAddingPictures()
+        is Event.RemoveClass ->
+            state.settings.model?.let { workshop.removeClass(it, event.name) } ?: Unit
         else -> Unit
+    }
+
+    private fun addPictures(event: Event.AddPictures) {
+        val (backend, threads) = state.settings.run { backend to threads }
+        val model = state.settings.model ?: return
+        val use = Job(Source.Golden, model, rival = null, backend, threads, state.attempt)
+        workshop.addPictures(use, event.name, event.uris)
     }
 
     private fun sleep() {

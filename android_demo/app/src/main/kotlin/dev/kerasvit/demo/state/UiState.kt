@@ -32,6 +32,8 @@ data class UiState(
     val dialog: Dialog? = null,
     /** Whether backend, threads and threshold are being chosen. */
     val areSettingsShown: Boolean = false,
+    /** Whether a class is being named, on the screen "Labels". */
+    val isNamingClass: Boolean = false,
     /** Whether the app is in the background and has given its memory back. */
     val isAsleep: Boolean = false,
     /** Counts the user's retries: a job that is wanted again is another job. */
@@ -143,6 +145,8 @@ data class Model(
     val samples: List<Sample> = emptyList(),
     /** Whether the user added it, and can remove it. */
     val isAdded: Boolean = false,
+    /** How many pictures the user added to which classes. */
+    val addedPictures: Map<String, Int> = emptyMap(),
 )
 
 /** What a dialog says. */
@@ -162,6 +166,11 @@ sealed class Dialog {
     data class NotAdded(val problem: Problem) : Dialog()
 
     data class Removing(val model: String) : Dialog()
+
+    /** [count] of the pictures of a class have been read. */
+    data class AddingPictures(val count: Int, val total: Int) : Dialog()
+
+    data class RemovingClass(val name: String) : Dialog()
 }
 
 /** A picture in a bundle; no [thumbnail] before it was decoded, and if it cannot be. */
@@ -177,19 +186,27 @@ sealed class Result {
     /** [previous] stays on the screen, pale: an empty one would flicker. */
     data class Working(val previous: Answer? = null) : Result()
 
-    /** [rows]: the most probable classes, the most probable first. */
+    /**
+     * @property rows the most probable classes, the most probable first; there may be none of
+     *     features
+     */
     data class Answer(
         val model: String,
         val rows: List<Prediction>,
         val info: EngineInfo,
         val operators: Int,
         val times: Times,
+        /** Null of scores; empty where there is nothing to compare features with. */
+        val similar: List<Similar>? = null,
         /** How many of the camera's frames are classified in a second; null if not measured. */
         val framesPerSecond: Double? = null,
     ) : Result()
 
     data class Failed(val problem: Problem) : Result()
 }
+
+/** A picture of a gallery, most similar to the one that is shown. */
+data class Similar(val name: String, val similarity: Double, val thumbnail: Preview?)
 
 /** Whether a class is probable enough to be named; [threshold] in percent. */
 fun Prediction.isNamed(threshold: Int): Boolean = probability >= threshold / 100.0

@@ -5,16 +5,23 @@ import dev.kerasvit.core.BundleException
 import dev.kerasvit.core.Classification
 import dev.kerasvit.core.Classifier
 import dev.kerasvit.core.Clock
+import dev.kerasvit.core.Gallery
+import dev.kerasvit.core.GalleryPicture
 import dev.kerasvit.core.RgbImage
+import dev.kerasvit.core.StoredClasses
 import dev.kerasvit.core.Timings
+import dev.kerasvit.core.countOf
 import dev.kerasvit.core.mapModel
+import dev.kerasvit.core.merged
 import dev.kerasvit.core.readBundle
 import dev.kerasvit.core.readGolden
 import dev.kerasvit.core.readModel
 import dev.kerasvit.demo.source.Bundles
 import dev.kerasvit.demo.state.Job
+import dev.kerasvit.demo.state.Preview
 import dev.kerasvit.demo.state.Problem
 import dev.kerasvit.demo.state.Result
+import dev.kerasvit.demo.state.Similar
 import dev.kerasvit.demo.state.Time
 import dev.kerasvit.demo.state.Times
 import dev.kerasvit.engine.Backend
@@ -27,6 +34,7 @@ import java.nio.ByteBuffer
 /** The one or two loaded models. For the worker's thread. */
 internal class LoadedModels(
     private val bundles: Bundles,
+    private val classes: StoredClasses,
     private val engines: EngineFactory,
     private val clock: Clock,
 ) {
@@ -36,8 +44,25 @@ internal class LoadedModels(
     private var rival: LoadedModel? = null
     private val both = ArrayList<LoadedModel>(2)
 
-    /** A checked bundle, but for the model's hash. Throws [BundleException]. */
-    fun bundle(name: String): Bundle = read.getOrPut(name) { readBundle(bundles.files(name)) }
+    /**
+     * A checked bundle, but for the model's hash; in its gallery is also what the user added.
+     * Throws [BundleException].
+     */
+    fun bundle(name: String): Bundle = read.getOrPut(name) {
+        val bundle = readBundle(bundles.files(name))
+        val gallery = merged(bundle.gallery, added(bundle))
+        if (gallery == null) bundle else bundle.copy(labels = gallery.classes, gallery = gallery)
+    }
+
+    /** How many pictures the user added to which classes. Throws [BundleException]. */
+    fun addedPictures(name: String): Map<String, Int> {
+        val added = added(bundle(name))
+        return added?.classes.orEmpty().associateWith { added.countOf(it) }
+    }
+
+    private fun added(bundle: Bundle): Gallery? = bundle.description
+        .takeIf { it.output.givesFeatures }
+        ?.let(classes::read)
 
     /** The picture in a bundle's `golden.json`. Throws [BundleException]. */
     fun goldenImage(name: String): RgbImage = readGolden(bundles.files(name), bundle(name)).image
@@ -70,6 +95,16 @@ internal class LoadedModels(
         listOpened()
         read -= name
         hashed -= name
+    }
+
+    /** The user added or removed classes of the model in this bundle. */
+    fun forgetClasses(bundle: Bundle) {
+        val sha256 = bundle.description.sha256
+        for (name in read.filterValues { it.description.sha256 == sha256 }.keys) {
+            val isHashed = name in hashed
+            forget(name)
+            if (isHashed) hashed += name
+        }
     }
 
     private fun listOpened() {
@@ -136,8 +171,14 @@ internal class LoadedModel(
         last = classifier.classify(image)
     }
 
+    /** The features of an image. */
+    fun featuresOf(image: RgbImage): FloatArray = classifier.classify(image).scores.copyOf()
+
     /** A copy of the last result, for the screen. */
-    fun answer(framesPerSecond: Double?) = Result.Answer(
+    fun answer(
+        framesPerSecond: Double?,
+        thumbnail: (GalleryPicture) -> Preview?,
+    ) = Result.Answer(
         model = name,
         rows = checkNotNull(last).predictions(),
         info = classifier.engine.info,
@@ -148,8 +189,16 @@ internal class LoadedModel(
             timeOf(classifier.inference),
             timeOf(classifier.reading),
         ),
+        similar = similar(thumbnail),
         framesPerSecond = framesPerSecond,
     )
+
+    private fun similar(thumbnail: (GalleryPicture) -> Preview?): List<Similar>? {
+        if (!bundle.description.output.givesFeatures) return null
+        return checkNotNull(last).similar().map {
+            Similar(it.picture.name, it.similarity, thumbnail(it.picture))
+        }
+    }
 
     /** Times of one picture say nothing about another one's size. */
     fun forgetTimes() = classifier.forgetTimes()

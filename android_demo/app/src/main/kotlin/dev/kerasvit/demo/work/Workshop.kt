@@ -4,9 +4,13 @@ import android.net.Uri
 import dev.kerasvit.android.PictureException
 import dev.kerasvit.android.PictureFailure
 import dev.kerasvit.core.BackendVerdict
+import dev.kerasvit.core.Bundle
 import dev.kerasvit.core.BundleException
 import dev.kerasvit.core.Clock
+import dev.kerasvit.core.Description
+import dev.kerasvit.core.NewPicture
 import dev.kerasvit.core.RgbImage
+import dev.kerasvit.core.StoredClasses
 import dev.kerasvit.core.report
 import dev.kerasvit.core.verifyEach
 import dev.kerasvit.demo.source.AddedBundles
@@ -42,6 +46,7 @@ interface Frames {
 class Workshop(
     ofApp: Bundles,
     private val added: AddedBundles,
+    private val classes: StoredClasses,
     private val pictures: Pictures,
     private val engines: EngineFactory,
     private val device: String,
@@ -50,10 +55,11 @@ class Workshop(
     private val publish: (Event) -> Unit,
 ) : Frames {
     private val bundles = AllBundles(ofApp, added)
-    private val models = LoadedModels(bundles, engines, clock)
+    private val models = LoadedModels(bundles, classes, engines, clock)
     private val newest = AtomicInteger()
     private val wantedCheck = AtomicInteger(NO_CHECK)
     private val newestZip = AtomicInteger()
+    private val newestPictures = AtomicInteger()
     private val rate = FrameRate()
     private val decoded = HashMap<String, List<Sample>>()
     private var current: Job? = null // On the worker's thread; null while frames are not wanted.
@@ -130,9 +136,89 @@ class Workshop(
         return null
     }
 
+    /** Also what was added to the model, unless another bundle has the same one. */
     fun remove(name: String) = execute({ Event.Failed(it) }) {
+        val removed = descriptionOf(name)
         forget(name)
         added.remove(name)
+        val isGone = bundles.names().none { descriptionOf(it)?.sha256 == removed?.sha256 }
+        if (removed != null && isGone) classes.remove(removed)
+        listModels()
+    }
+
+    private fun descriptionOf(name: String): Description? = try {
+        models.bundle(name).description
+    } catch (_: BundleException) {
+        null
+    }
+
+    /**
+     * Adds pictures to a class of a model, all that can be read of them.
+     *
+     * @param use the model, and what it shall run on
+     */
+    fun addPictures(use: Job, name: String, uris: List<String>) {
+        val ticket = newestPictures.incrementAndGet()
+        execute({ Event.NotAdded(it) }) {
+            try {
+                addPictures(use, name, uris) { ticket == newestPictures.get() }
+            } catch (error: EngineException) {
+                val problem = models.opened.firstOrNull()?.problem(error)
+                publish(Event.NotAdded(problem ?: Problem.Unexpected(error.toString())))
+            } finally {
+                current?.let(::open) // The camera's frames need it.
+            }
+        }
+    }
+
+    /** Ends [addPictures]: nothing is added. */
+    fun stopAddingPictures() {
+        newestPictures.incrementAndGet()
+    }
+
+    private fun addPictures(
+        use: Job,
+        name: String,
+        uris: List<String>,
+        isWanted: () -> Boolean,
+    ) {
+        if (!isWanted()) return
+        models.open(use) { _, problem -> publish(Event.NotAdded(problem)) }
+        val model = models.opened.singleOrNull() ?: return
+        val bundle = models.bundle(model.name)
+        val found = ArrayList<NewPicture>()
+        for ((i, uri) in uris.withIndex()) {
+            val image = try {
+                askWhile(isWanted) { pictures.read(uri) } ?: return
+            } catch (_: PictureException) {
+                null
+            }
+            if (image != null) newPicture(model, image)?.let { found += it }
+            publish(Event.PicturesAdded(i + 1))
+        }
+        if (!isWanted()) return
+        classes.add(bundle.description, name, found)
+        tellClasses(bundle)
+        if (found.isEmpty()) publish(Event.NotAdded(Problem.PictureUnreadable))
+        else if (found.size < uris.size) {
+            publish(Event.NotAdded(Problem.PicturesSkipped(uris.size - found.size)))
+        }
+    }
+
+    /** Null where the features are all zero. */
+    private fun newPicture(model: LoadedModel, image: RgbImage): NewPicture? =
+        NewPicture.of(model.featuresOf(image), pictures.thumbnail(image))
+
+    /** Removes what the user added to a class. */
+    fun removeClass(model: String, name: String) = execute({ Event.NotAdded(it) }) {
+        val bundle = models.bundle(model)
+        classes.remove(bundle.description, name)
+        tellClasses(bundle)
+    }
+
+    private fun tellClasses(bundle: Bundle) {
+        models.forgetClasses(bundle)
+        publish(Event.ClassesChanged(bundle.name))
         listModels()
     }
 
@@ -194,7 +280,8 @@ class Workshop(
 
     private fun readModel(name: String): Model = try {
         val samples = decoded[name] ?: bundles.files(name).samples().map { Sample(it) }
-        Model(name, models.bundle(name), samples = samples)
+        val bundle = models.bundle(name)
+        Model(name, bundle, samples = samples, addedPictures = models.addedPictures(name))
     } catch (error: BundleException) {
         Model(name, problem = Problem.BadBundle(name, error.problem))
     } catch (error: Exception) {
@@ -275,7 +362,8 @@ class Workshop(
             run(image)
             if (!isShown) return
             val perSecond = rate.perSecond.takeIf { job.source is Source.Camera && !it.isNaN() }
-            publish(Event.Classified(job, isRival, answer(perSecond), nowMillis()))
+            val answer = answer(perSecond, pictures::thumbnail)
+            publish(Event.Classified(job, isRival, answer, nowMillis()))
         } catch (error: EngineException) {
             fail(job, isRival, problem(error))
         }

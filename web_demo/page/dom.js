@@ -1,0 +1,14 @@
+/** Makes and finds elements. Texts from outside are set as text, never as HTML. */
+
+export const element = (id) => document.getElementById(id);
+
+export function made(tag, properties = {}, ...children) {
+  const node = Object.assign(document.createElement(tag), properties);
+  node.append(...children);
+  return node;
+}
+
+/** "1 picture", "1,200 pictures" */
+export function counted(count, one, several = `${one}s`) {
+  return `${count.toLocaleString("en")} ${count === 1 ? one : several}`;
+}
