@@ -1,8 +1,8 @@
 """Makes a gallery of pictures that others are compared with.
 
 The bundle gives features (export with --output features). Its gallery holds the features of the
-pictures and small copies of them: run and the page of web then show which of them a picture is
-like, and name its class by them, without training.
+pictures and small copies of them: run, the app and the page of web then show which of them a
+picture is like, and name its class by them, without training.
 """
 
 from __future__ import annotations
@@ -50,11 +50,12 @@ def run(arguments: Arguments) -> None:
     bundle = deploy.open_bundle(arguments.bundle, trusted=False)
     bundle.check_features()
     print(f"bundle {arguments.bundle}: {bundle.name}, {bundle.precision}")
-    gallery = deploy.index_pictures(bundle, pictures, CountPrinter("pictures"), _print_skipped)
+    printers = CountPrinter("pictures"), _print_skipped
+    gallery, found = deploy.index_pictures(bundle, pictures, *printers)
     if gallery.classes:
         counts = Counter(gallery.targets[gallery.targets >= 0].tolist())
         print(class_table(gallery.classes, [counts[i] for i in range(len(gallery.classes))]))
-    if found := deploy.accuracies(gallery):
+    if found:
         nearest = f"{gallery.vote.neighbours} nearest"
         voters = nearest if gallery.vote.of == "pictures" else "means"
         print(

@@ -145,11 +145,11 @@ def of_bundle(folder: Path, bundle: Any) -> Predictor:
     """The predictor of an opened bundle."""
     if bundle.gives_features:
         bundle.check_features()
-    if bundle.gives_features and bundle.gallery is None:
-        raise UsageError(
-            f"{folder} gives features, and has no gallery of pictures to compare with; make one "
-            f"with: {spelled('index')} --bundle {folder} PICTURES"
-        )
+        if bundle.gallery is None:
+            raise UsageError(
+                f"{folder} gives features, and has no gallery of pictures to compare with; make "
+                f"one with: {spelled('index')} --bundle {folder} PICTURES"
+            )
     return Predictor(
         f"bundle {folder}: {size(bundle)}, {bundle.precision}",
         bundle,

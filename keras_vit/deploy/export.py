@@ -235,7 +235,7 @@ def export_bundles(
             written = write_bundle(place, judged, picture, max_drop)
             bundles.written[precision.name] = written
             if had_gallery and not (place / GALLERY).is_dir():
-                say(f"{precision.quantize}: its gallery was of another file; index pictures again")
+                say(f"{precision.quantize}: its gallery, of other vectors, is removed; index again")
         if bundles.written and threads:
             say("measuring latency, memory and load time")
             _report(bundles, threads, earlier)

@@ -45,14 +45,19 @@ def index_pictures(
     pictures: Sequence[ToIndex],
     report: Callable[[int, int], None] = lambda done, count: None,
     on_skipped: Callable[[str], None] = lambda line: None,
-) -> Gallery:
+) -> tuple[Gallery, dict[str, float] | None]:
     """Writes pictures with their features as the gallery of a bundle.
+
+    Classes are named by nearest pictures or by class means, whichever is right more often.
 
     Args:
         bundle: a bundle of features.
         pictures: the result of `pictures_to_index`.
         report: called with the number of pictures that are done, and of all.
         on_skipped: called with a line about each picture that cannot be read.
+
+    Returns:
+        The gallery, and its `accuracies`.
 
     Raises:
         UsageError: the bundle gives no vector for a picture, no picture could be read, or the
@@ -73,9 +78,12 @@ def index_pictures(
         raise UsageError("no picture could be read.")
     kept, vectors, thumbnails = zip(*read, strict=True)
     gallery = _gallery_of(kept, np.stack(vectors))
+    found = accuracies(gallery)
+    of = "pictures" if found and found["pictures"] > found["means"] else "means"
+    gallery = dataclasses.replace(gallery, vote=Vote(of))
     write_gallery(bundle.folder, bundle.sha256, gallery, thumbnails)
     vars(bundle).pop("gallery", None)  # the bundle has kept the older one
-    return gallery
+    return gallery, found
 
 
 def pictures_to_index(paths: Sequence[str | os.PathLike], classes: bool = True) -> list[ToIndex]:
@@ -118,18 +126,12 @@ def _vector(bundle: OpenedBundle, image: np.ndarray, name: str) -> np.ndarray:
 
 
 def _gallery_of(pictures: Sequence[ToIndex], vectors: np.ndarray) -> Gallery:
-    """The gallery of pictures with these features (n, features).
-
-    Classes are named by nearest pictures or by class means, whichever is right more often.
-    """
+    """The gallery of pictures with these features (n, features)."""
     classes = sorted({each.label for each in pictures} - {None})
     places = {label: i for i, label in enumerate(classes)}
     targets = np.array([places.get(each.label, -1) for each in pictures], np.int64)
     vectors = unit(vectors.astype(np.float64)).astype(np.float32)
-    gallery = Gallery(tuple(each.name for each in pictures), tuple(classes), targets, vectors)
-    found = accuracies(gallery)
-    of = "pictures" if found and found["pictures"] > found["means"] else "means"
-    return dataclasses.replace(gallery, vote=Vote(of))
+    return Gallery(tuple(each.name for each in pictures), tuple(classes), targets, vectors)
 
 
 def accuracies(gallery: Gallery) -> dict[str, float] | None:

@@ -115,7 +115,7 @@ def test_classes_are_named_by_what_was_right_more_often(modes, noise, better, bu
     monkeypatch.setattr(
         "keras_vit.deploy.index.read_picture", lambda path: np.zeros((9, 9, 3), np.uint8)
     )
-    gallery = deploy.index_pictures(opened, pictures)
+    gallery, found = deploy.index_pictures(opened, pictures)
     right = {"pictures": [], "means": []}
     for i in range(16):
         others = np.arange(17) != i
@@ -124,7 +124,7 @@ def test_classes_are_named_by_what_was_right_more_often(modes, noise, better, bu
             made = deploy.Gallery(gallery.names, gallery.classes, **parts, vote=deploy.Vote(of))
             right[of].append(made.shares(vectors[i : i + 1]).argmax() == targets[i])
     expected = {of: (np.mean(each[:12]) + np.mean(each[12:])) / 2 for of, each in right.items()}
-    assert deploy.accuracies(gallery) == pytest.approx(expected)
+    assert found == deploy.accuracies(gallery) == pytest.approx(expected)
     assert max(expected, key=expected.get) == gallery.vote.of == better
 
 
@@ -211,7 +211,7 @@ def test_a_gallery_stays_while_the_same_vectors_are_made(sample, indexed, tmp_pa
     assert has_gallery(**features)
     whole = sample.model.preprocessing
     assert not has_gallery(**features, preprocessing=dataclasses.replace(whole, crop=0.5))
-    assert "none: its gallery was of another file; index pictures again" in lines
+    assert "none: its gallery, of other vectors, is removed; index again" in lines
     shutil.copytree(indexed / "gallery", tmp_path / "float32/gallery")
     assert not has_gallery(output="logits")
 

@@ -41,6 +41,9 @@ export function readGallery(json, bytes, description, folder) {
   for (const name of classes) check(typeof name === "string", "classes", name);
   check(isList(pictures, MOST_PICTURES), "pictures", pictures);
   for (const picture of pictures) check(isPicture(picture, classes), "pictures", picture);
+  const targets = new Set(pictures.map(({ target }) => target));
+  classes.forEach((name, i) => check(targets.has(i), "classes", name)); // it has pictures
+  check(new Set(classes).size === classes.length, "classes", classes);
   const vote = readVote(json.vote);
   const vectors = readVectors(bytes, pictures.length, size);
   return {

@@ -186,7 +186,7 @@ function predictionsOf({ predictions, similar }) {
 }
 
 function timesOf({ preprocessingMs, time }) {
-  const inference = `${milliseconds(time.milliseconds)} (median of ${time.runs} runs)`;
+  const inference = `${milliseconds(time.milliseconds)} (median of ${counted(time.runs, "run")})`;
   return made("p", {
     className: "times",
     textContent: `Preprocessing ${milliseconds(preprocessingMs)}, inference ${inference}`,

@@ -55,6 +55,8 @@ const DAMAGES = {
   "another model's hash": (json) => (json.sha256 = "cd34"),
   "other features": (json) => (json.features = 3),
   "a number for a class": (json) => (json.classes[0] = 7),
+  "a class twice": (json) => (json.classes[1] = "cat"),
+  "a class without pictures": (json) => json.classes.push("cow"),
   "no classes": (json) => delete json.classes,
   "no pictures": (json) => delete json.pictures,
   "too many pictures": (json) => (json.pictures = Array(100_001).fill(json.pictures[0])),

@@ -33,7 +33,7 @@ class Vote(Struct):
             the number of pictures of its class. "means": the mean of each class's vectors counts
             as one picture, and all classes vote.
         neighbours: how many pictures vote.
-        temperature: a vote is exp(cosine / temperature).
+        temperature: a vote is exp(cosine / temperature), before it is divided.
     """
 
     of: Literal["pictures", "means"]

@@ -52,12 +52,12 @@ data class Vote(
     val of: Voters,
     /** How many of the [Voters.PICTURES] vote. */
     val neighbours: Int = 10,
-    /** A vote is exp(similarity / temperature). */
+    /** A vote is exp(similarity / temperature), before it is divided. */
     val temperature: Double = 0.07,
 )
 
 enum class Voters(val jsonName: String) {
-    /** The most similar pictures that have a class. */
+    /** The most similar pictures with a class; a vote is divided by its class's pictures. */
     PICTURES("pictures"),
 
     /** All classes, each by the mean of its pictures. */

@@ -46,6 +46,7 @@ private fun read(files: BundleFiles, description: Description): Gallery {
         GalleryPicture(entry.text("name"), target, vectors, row) { files.open(thumbnail(row)) }
     }
     val empty = classes.indices - pictures.mapNotNull { it.target }.toSet()
+    if (classes.distinct().size < classes.size) corrupt(GALLERY_JSON, "a class is there twice.")
     if (empty.isNotEmpty()) corrupt(GALLERY_JSON, "the class ${classes[empty[0]]} has no pictures.")
     return Gallery(classes, pictures, readVote(json.child("vote")))
 }

@@ -41,6 +41,7 @@ class GalleryReaderTest {
         Triple("\"target\": 1", "\"target\": -1", "pictures[0].target: expected an integer"),
         Triple("\"target\": 1", "\"target\": \"dog\"", "pictures[0].target: expected an integer"),
         Triple("\"target\": 1", "\"target\": 0", "the class dog has no pictures."),
+        Triple("\"cat\"", "\"dog\"", "a class is there twice."),
         Triple("\"1.png\"", "null", "pictures[1].name: expected text"),
         Triple("\"cat\"", "7", "classes: expected texts"),
         Triple("\"pictures\": [", "\"pictures\": [8, ", "pictures: expected objects"),
