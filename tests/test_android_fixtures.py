@@ -12,7 +12,10 @@ from keras_vit import deploy
 
 DEMO = Path(__file__).parents[1] / "android_demo"
 ASSETS = DEMO / "app/src/main/assets"
-FIXTURES = ("resizing", "tensors", "alpha", "orientations", "yuv", "scores", "percentiles")
+FIXTURES = (
+    *("resizing", "tensors", "alpha", "orientations", "yuv", "scores", "percentiles"),
+    "patch_colours",
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +32,9 @@ def near(text):
 def test_every_fixture_is_compared(tool):
     assert {path.stem for path in tool["MAKERS"]} == set(FIXTURES)
     folders = {path.parent for path in (*tool["MAKERS"], tool["DIGITS"], tool["SAMPLES"])}
-    names = ("DIGITS", "SAMPLES", "SIMILAR", "CUMULATIVE_SUM", "BESSEL", "LOG_SOFTMAX")
-    others = {*(tool[name] for name in names), tool["TOO_NEW"].parent}
+    answers = ("DIGITS", "SAMPLES", "SIMILAR", "FEATURE_MAPS")
+    files = ("CUMULATIVE_SUM", "BESSEL", "LOG_SOFTMAX")
+    others = {*(tool[name] for name in (*answers, *files)), tool["TOO_NEW"].parent}
     found = {path for folder in folders for path in folder.iterdir()}
     assert found == {*tool["MAKERS"], *others}
 
@@ -87,6 +91,16 @@ def test_similar_pictures_are_those_that_the_app_is_tested_with(tool):
 
     committed = json.loads(tool["SIMILAR"].read_text(), parse_float=near)
     assert tool["samples_and_similar_pictures"]() == committed
+
+
+def test_patch_colours_are_those_that_the_app_is_tested_with(tool):
+    """`FeatureMapTest` reads the same file, and has the same tolerance."""
+
+    def near(text):
+        return pytest.approx(float(text), abs=2e-3)
+
+    committed = json.loads(tool["FEATURE_MAPS"].read_text(), parse_float=near)
+    assert tool["samples_and_patch_colours"]() == committed
 
 
 @pytest.mark.parametrize("kind", ["cifar10-float16", "cifar10-words"])

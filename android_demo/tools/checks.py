@@ -106,7 +106,7 @@ def models(apk: Apk) -> Iterator[Finding]:
     for bundle in bundles:
         name = f"assets/bundles/{bundle.name}"
         files = {"model.tflite", "model.json", "golden.json"}
-        if not _gives_features(bundle):
+        if _scores_classes(bundle):
             files.add("labels.txt")
         missing = sorted(file for file in files if not (bundle / file).exists())
         if missing:
@@ -116,11 +116,12 @@ def models(apk: Apk) -> Iterator[Finding]:
         yield Finding("model", not problem, f"{name}: {problem or 'stored, sha256 of model.json'}")
 
 
-def _gives_features(bundle: Path) -> bool:
+def _scores_classes(bundle: Path) -> bool:
     description = bundle / "model.json"
     if not description.exists():
-        return False
-    return json.loads(description.read_text())["output"]["kind"] == "features"
+        return True
+    kind = json.loads(description.read_text())["output"]["kind"]
+    return kind not in ("features", "feature_map")
 
 
 def _problem_of_model(apk: Apk, name: str, bundle: Path) -> str | None:

@@ -38,6 +38,7 @@ from keras_vit.data.preprocessing import preprocess_image, resize
 from keras_vit.data.sources import digits
 from keras_vit.data.split import split_source
 from keras_vit.deploy.bundle.opened_bundle import open_bundle
+from keras_vit.evaluation.learned_weights import patch_pca
 from keras_vit.labels import answers_of, numbered
 from keras_vit.specs import Preprocessing
 from keras_vit.tflite.runner import as_input
@@ -50,6 +51,8 @@ _ASSETS = _DEMO / "app/src/main/assets"
 MODELS = _DEMO / "testing/models"
 # Features of digits, with a gallery.
 FEATURES = _DEMO / "testing/features/digits-features"
+# Feature maps of digits.
+MAPS = _DEMO / "testing/feature_maps/digits-map"
 # Of the app's photographs, and of a classifier from a list of words.
 SAMPLED = (_ASSETS / "bundles/cifar10-float16", _DEMO / "testing/words/cifar10-words")
 
@@ -67,6 +70,7 @@ def main() -> None:
     _write(DIGITS, digits_and_scores())
     _write(SAMPLES, samples_and_probabilities())
     _write(SIMILAR, samples_and_similar_pictures())
+    _write(FEATURE_MAPS, samples_and_patch_colours())
     _write_bytes(CUMULATIVE_SUM, _converted(tf.cumsum))
     _write_bytes(BESSEL, _converted(tf.math.bessel_i0e))
     _write_bytes(LOG_SOFTMAX, _converted(lambda x: tf.abs(tf.nn.log_softmax(tf.nn.relu(x)))))
@@ -380,6 +384,46 @@ def samples_and_similar_pictures() -> dict[str, Any]:
     }
 
 
+def samples_and_patch_colours() -> list[dict[str, Any]]:
+    """The colours of the feature map of each sample, and the fractions of the variance."""
+    bundle, found = open_bundle(MAPS), []
+    for picture in sorted((MAPS / "samples").iterdir()):
+        features = bundle.predict(keras_vit.preprocess(read_picture(picture), bundle))
+        found.append({"picture": picture.name, **_colours_of(features)})
+    return found
+
+
+def _colours_of(features: np.ndarray) -> dict[str, list[float]]:
+    found = patch_pca(features)
+    return {
+        "colours": np.round(found.colours.ravel(), 5).tolist(),
+        "fractions": np.round(found.fractions, 5).tolist(),
+    }
+
+
+def _patch_colours() -> list[dict[str, Any]]:
+    """The colours of made feature maps, and the fraction of the variance of each component."""
+    cases, generator = [], np.random.default_rng(29)
+    # Of each component: its standard deviation. All others are noise.
+    for shape, deviations in (
+        ((7, 6, 16), (4.0, 2.0, 1.0)),
+        ((3, 4, 40), (4.0, 2.5, 1.5)),  # more features than patches
+        ((8, 8, 12), (4.0, 2.0, 1.0, 0.9995)),  # the third and the fourth are nearly alike
+        ((5, 5, 8), (3.0, 1.0, 0.1)),  # the third has less than 1% of the variance
+        ((4, 3, 6), ()),  # all the same
+        ((1, 1, 5), (1.0,)),
+    ):
+        directions = np.linalg.qr(generator.normal(size=(shape[-1], 4)))[0].T[: len(deviations)]
+        sizes = generator.normal(size=(shape[0] * shape[1], len(deviations)))
+        sizes = np.linalg.qr(sizes - sizes.mean(axis=0))[0] * deviations  # (patches, components)
+        features = 9 * sizes @ directions + bool(deviations) * generator.normal(size=shape[-1])
+        noise = 0.02 * bool(deviations) * generator.normal(size=features.shape)
+        features = (features + noise).reshape(shape).astype(np.float32)
+        encoded = base64.b64encode(features.astype("<f4").tobytes()).decode()
+        cases.append({"shape": shape, "features": encoded, **_colours_of(features[None])})
+    return cases
+
+
 def _named(classes: Sequence[str], shares: np.ndarray) -> dict[str, float]:
     return {name: round(float(share), 6) for name, share in zip(classes, shares, strict=True)}
 
@@ -437,10 +481,12 @@ MAKERS = {
     _CORE / "yuv.json": _yuv,
     _CORE / "scores.json": _scores,
     _CORE / "percentiles.json": _percentiles,
+    _CORE / "patch_colours.json": _patch_colours,
 }
 DIGITS = _DIGITS / "digits.json"
 SAMPLES = _APP / "samples.json"
 SIMILAR = _APP / "similar.json"
+FEATURE_MAPS = _APP / "feature_maps.json"
 # XNNPACK does not have its only operator.
 CUMULATIVE_SUM = _DIGITS / "cumulative_sum.tflite"
 # No runtime has its only operator, which TFLite does not define.

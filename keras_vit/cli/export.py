@@ -1,8 +1,8 @@
 """Exports a model to TFLite files, compared with Keras.
 
 Without --run or --weights the newest run under runs/ is exported. Each precision becomes a bundle:
-a folder with model.tflite, model.json, labels.txt and golden.json. A file that differs from Keras
-by more than its budget is not written, and the exit code is 3.
+a folder with model.tflite, model.json, golden.json and, of classes, labels.txt. A file that differs
+from Keras by more than its budget is not written, and the exit code is 3.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ class FileOptions(MeasuringOptions, _PrecisionOptions):
     input: Literal["float32", "uint8"] | None = None
     """The file's input: preprocessed values, or RGB pixels of the right size. Default: what the
     client needs, or float32 if there is no client."""
-    output: Literal["logits", "probabilities", "features"] | None = None
-    """The file's output; features are the input of the head. Default: what the client needs, or
-    logits if there is no client, and features if there is no head."""
+    output: Literal["logits", "probabilities", "features", "feature_map"] | None = None
+    """The file's output; features are the input of the head, a feature map has the features of each
+    patch. Default: what the client needs, or logits if there is no client, and features if there
+    is no head."""
     normalize: bool = False
     """Divide features by their L2 norm, so that their products are cosines."""
     min_runtime: str | None = option(None, check=_check_runtime)

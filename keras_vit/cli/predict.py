@@ -143,13 +143,17 @@ def _predictor(arguments: Arguments) -> Predictor:
 
 def of_bundle(folder: Path, bundle: Any) -> Predictor:
     """The predictor of an opened bundle."""
-    if bundle.gives_features:
-        bundle.check_features()
-        if bundle.gallery is None:
-            raise UsageError(
-                f"{folder} gives features, and has no gallery of pictures to compare with; make "
-                f"one with: {spelled('index')} --bundle {folder} PICTURES"
-            )
+    if bundle.output_kind == "feature_map":
+        raise UsageError(
+            f"{folder} gives a feature map, which names no class; look at it on a page, made by: "
+            f"{spelled('web')} --bundle {folder}"
+        )
+    bundle.check_one_row()
+    if bundle.gives_features and bundle.gallery is None:
+        raise UsageError(
+            f"{folder} gives features, and has no gallery of pictures to compare with; make one "
+            f"with: {spelled('index')} --bundle {folder} PICTURES"
+        )
     return Predictor(
         f"bundle {folder}: {size(bundle)}, {bundle.precision}",
         bundle,
@@ -234,9 +238,14 @@ def _shown(picture: str, answer: dict[str, list[tuple[str, float]]], as_json: bo
             for kind, of in answer.items()
         }
         return json.dumps({"picture": picture} | found)
-    lines = [f"  {probability:6.1%}  {label}" for label, probability in answer["predictions"]]
+    lines = [f"  {_percent(p):>6}  {label}" for label, p in answer["predictions"]]
     lines += [f"  {cosine:6.3f}  like {name}" for name, cosine in answer.get("similar", ())]
     return "\n".join([f"\n{picture}", *lines])
+
+
+def _percent(probability: float) -> str:
+    # Those of labels that do not exclude each other may all be tiny, which 0.0% would hide.
+    return "<0.1%" if 0 < probability < 0.0005 else f"{probability:.1%}"
 
 
 # Of an answer in JSON.

@@ -65,12 +65,11 @@ def run(arguments: Arguments) -> None:
 
 
 def _verify(arguments: Arguments) -> None:
-
     check = deploy.check_golden(arguments.bundle, arguments.threads, trusted=False)
     if check.expected is not None:
         print(f"class   {check.labels[check.expected]}, as exported")
     print(f"tensor  differs by {check.tensor:.1e}, at most {check.tensor_tolerance:.1e}\n")
-    print(table(("kernels", "scores differ by", "at most", "class", "ms"), _rows(check)))
+    print(_table(check))
     for each in check.kernels:
         if each.reason:
             print(f"{each.kernels}: {each.reason}")
@@ -80,14 +79,21 @@ def _verify(arguments: Arguments) -> None:
     print_next("android", "--bundle", arguments.bundle)
 
 
-def _rows(check: Any) -> list[tuple[str, ...]]:
-    return [
-        (
-            each.kernels,
-            "refused" if each.difference is None else f"{each.difference:.1e}",
-            f"{each.tolerance:.1e}",
-            "" if each.found is None else check.labels[each.found],
-            "" if each.milliseconds is None else f"{each.milliseconds:.2f}",
-        )
-        for each in check.kernels
-    ]
+def _table(check: Any) -> str:
+    """The kinds of kernels, one a line."""
+    columns = {
+        "kernels": [each.kernels for each in check.kernels],
+        f"{'scores' if check.labels else 'features'} differ by": [
+            "refused" if each.difference is None else f"{each.difference:.1e}"
+            for each in check.kernels
+        ],
+        "at most": [f"{each.tolerance:.1e}" for each in check.kernels],
+        "class": ["" if each.found is None else check.labels[each.found] for each in check.kernels],
+        "ms": [
+            "" if each.milliseconds is None else f"{each.milliseconds:.2f}"
+            for each in check.kernels
+        ],
+    }
+    if check.expected is None:
+        del columns["class"]
+    return table(tuple(columns), list(zip(*columns.values(), strict=True)))

@@ -68,10 +68,12 @@ def export_tflite(
         max_images: the largest number of images to compare.
         input: "float32", the input of the Keras model, or "uint8": RGB pixels, scaled in the file.
             None: what the client needs, or "float32" if there is no client.
-        output: "logits", "probabilities" or "features", the input of the head. With other layers
-            after a `keras_vit` model, the output of these layers; they are probabilities if the
-            layers end in a softmax or a sigmoid. None: what the client needs; without a client
-            "logits", or "features" of a model without a head.
+        output: "logits", "probabilities", "features", the input of the head, or "feature_map", the
+            features of each patch (rows, columns, features): of a ViT the patches' tokens after the
+            last norm, of a BiT what is averaged. With other layers after a `keras_vit` model,
+            the output of these layers; they are probabilities if the layers end in a softmax or a
+            sigmoid. None: what the client needs; without a client "logits", or "features" of a
+            model without a head.
         normalize: whether features are divided by their L2 norm, so that products are cosines.
         float_layers: names of `deploy.quantizable_layers` that stay in float.
         max_drop: points of accuracy that a quantised file may lose if labels are known; None for

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from keras_vit.deploy.trained_model import TrainedModel
 from keras_vit.tflite.processes import release_memory
 
 _RANKED = 8  # images for ranking layers
+# Of the outputs that are compared, 0.25 GiB. The comparison has some ten copies of them in memory.
+_MOST_VALUES = 1 << 26
 
 
 def resolved_for(model: Any, options: ExportOptions) -> Resolved:
@@ -55,6 +58,7 @@ def prepared(
     about, earlier = resolved.about, None
     if options.relabel is not None:  # before the scores, which may take minutes
         earlier = EarlierFiles(resolved, Path(options.relabel), options.precisions)
+    options = _compared_at_once(resolved, options)
     if isinstance(model, TrainedModel):
         samples = model.samples(options)
     else:
@@ -77,6 +81,16 @@ def prepared(
     if recipe := about.recipe:
         check_layers(converter.float_file(recipe["base"]), recipe["float_layers"])
     return converter, samples
+
+
+def _compared_at_once(resolved: Resolved, options: ExportOptions) -> ExportOptions:
+    """The options with no more images than whose outputs fit into memory."""
+    values = math.prod(resolved.keras.output_shape[1:])
+    most = max(_MOST_VALUES // values, 1)
+    if options.max_images <= most:
+        return options
+    options.say(f"comparing at most {most:,} images, because each has {values:,} values")
+    return dataclasses.replace(options, max_images=most)
 
 
 def _scored(resolved: Resolved, samples: Samples, options: ExportOptions) -> Samples:

@@ -138,9 +138,10 @@ def resolve(
             f"Received: in_channels={base.spec.in_channels}; use input='float32'."
         )
     _check_options(type(model).__name__, options, has_output, preprocessing)
-    if own_head and not base.num_classes and options.output != "features":
+    if own_head and not base.num_classes and options.scores_classes:
         raise UsageError(
-            f"a model without a head only has output='features'. Received: {options.output!r}."
+            "a model without a head has output='features' or 'feature_map'. Received: "
+            f"{options.output!r}."
         )
     if backend() != "tensorflow" and (note or not own_head):
         raise UsageError(
@@ -149,7 +150,7 @@ def resolve(
             f"{f'; {note}' if note else ' with other layers'}."
         )
     name, outputs = name or model.name, int(model.output_shape[-1])
-    _check_names(name, labels, outputs, options.output)
+    _check_names(name, labels if options.scores_classes else None, outputs)
     sha256 = _hash(model, base if base is not None and not edit else None, tail, note)
     known, parameters = labels or (base.labels if own_head else None), model.count_params()
     activation = last if activated else None
@@ -222,7 +223,8 @@ def input_shape(model: Any) -> tuple[int, int, int, int]:
     # A subclass of keras.Model with its own `call` has neither list.
     inputs, outputs = (getattr(model, side, None) or [] for side in ("inputs", "outputs"))
     shape = tuple(inputs[0].shape)[1:] if len(inputs) == 1 else ()
-    if len(shape) != 3 or None in shape or len(outputs) != 1:
+    named = isinstance(getattr(model, "output", None), dict)  # a Sequential has no `output`
+    if len(shape) != 3 or None in shape or len(outputs) != 1 or named:
         shapes = " and ".join(str([tuple(x.shape) for x in side]) for side in (inputs, outputs))
         raise UsageError(
             "expected a Sequential or functional model with one image input (height, width, "
@@ -248,13 +250,13 @@ def check_float32(model: Any) -> None:
             )
 
 
-def _check_names(name: str, labels: tuple[str, ...] | None, outputs: int, output: str) -> None:
+def _check_names(name: str, labels: tuple[str, ...] | None, outputs: int) -> None:
     if not is_label(name):
         raise UsageError(
             f"expected one line of text as the name of the model. Received: {shown(name)}; give "
             "it another name=."
         )
-    if labels is None or output == "features":
+    if labels is None:
         return
     if len(labels) != outputs:
         needed = f"{outputs:,} labels, one for each score"
@@ -276,6 +278,8 @@ def _last_activation(model: Any) -> str:
 
 def _computing(options: GraphOptions, model: Any, base: ImageModel) -> Any:
     """The model that computes an output of a keras_vit model with its own head."""
+    if options.is_map:
+        return keras.Model(base.input, base.feature_map)
     if options.output == "features":
         features = base.features
         if options.normalize:

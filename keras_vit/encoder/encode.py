@@ -9,13 +9,14 @@ from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.encoder.weight_rows import rows
 
 
-def encode(ops: Ops, images, only: int | None = None):
+def encode(ops: Ops, images, only: int | None = None, as_map: bool = False):
     """Images, or the output of a hybrid's stem, to the input of the head.
 
     Args:
         ops: the operations.
         images: (batch, height, width, channels).
         only: the last block computes its output only for the first `only` tokens; None for all.
+        as_map: whether to stop before the pooling, with the patches (batch, patches, hidden_dim).
     """
     depth = ops.spec.depth
     x = ops.part("patch_encoder", embed, images)
@@ -23,6 +24,8 @@ def encode(ops: Ops, images, only: int | None = None):
         x = ops.part(f"encoderblock_{i}", transformer_block, x, only if i == depth - 1 else None)
         ops.tap(f"encoderblock_{i}", x)
     x = x if ops.spec.norm_after_pooling else ops.norm("encoder_norm", x)
+    if as_map:
+        return ops.rest(x, ops.spec.prefix_tokens)
     pooling = POOLINGS[ops.spec.pooling].call
     x = ops.part("pooling", pooling, x) if pooling else x
     x = ops.norm("encoder_norm", x) if ops.spec.norm_after_pooling else x

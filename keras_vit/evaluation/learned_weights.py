@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_vit._errors import UsageError
 from keras_vit.encoder.patch_grids import Grid, Tokens
 from keras_vit.encoder.positions import POSITION_EMBEDDINGS
 from keras_vit.specs import ResNetSpec
@@ -150,9 +151,18 @@ def patch_pca(features: np.ndarray) -> PatchColours:
     in each image. Each component is scaled so that its 2nd and 98th percentiles become 0 and 1.
 
     Args:
-        features: (n, rows, columns, width).
+        features: (n, rows, columns, width), finite.
+
+    Raises:
+        UsageError: they are not.
     """
-    rows = np.asarray(features, np.float64).reshape(-1, features.shape[-1])  # (patches, width)
+    features = np.asarray(features, np.float64)
+    if features.ndim != 4 or not features.size or not np.isfinite(features).all():
+        raise UsageError(
+            "expected finite features (n, rows, columns, width) of one patch or more. Received: "
+            f"{features.shape}{'' if np.isfinite(features).all() else ', not all finite'}."
+        )
+    rows = features.reshape(-1, features.shape[-1])  # (patches, width)
     directions, fractions, mean = _principal_components(rows, 3)
     kept = int((fractions >= LEAST_FRACTION).sum())  # the largest are first
     values = (rows - mean) @ directions[:kept].T  # (patches, components)

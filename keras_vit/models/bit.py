@@ -20,8 +20,8 @@ class BiT(ImageModel):
 
     The names for `intermediates` are: "conv_root" (batch, height / 2, width / 2, channels);
     "block{i}_unit{j}", the output of each unit; "encoded", after the final norm and relu (batch,
-    height / 32, width / 32, channels) if there are four blocks; "pre_logits" (batch, channels), the
-    input of the head; "logits". Sizes are rounded up.
+    height / 32, width / 32, channels) if there are four blocks; "feature_map", the same;
+    "pre_logits" (batch, channels), the input of the head; "logits". Sizes are rounded up.
 
     Args:
         spec: the hyperparameters.
@@ -47,10 +47,11 @@ class BiT(ImageModel):
     def intermediate_names(self) -> list[str]:
         """The names that `intermediates` accepts, from input to output."""
         units = [unit.name for unit in self.spec.units]
-        return ["conv_root", *units, "encoded", "pre_logits", "logits"]
+        return ["conv_root", *units, "encoded", "feature_map", "pre_logits", "logits"]
 
     def _intermediate(self, name: str):
-        return super()._intermediate({"encoded": "relu", "pre_logits": "pooling"}.get(name, name))
+        layers = {"encoded": "relu", "feature_map": "relu", "pre_logits": "pooling"}
+        return super()._intermediate(layers.get(name, name))
 
     @staticmethod
     def _forward(images, spec: ResNetSpec, num_classes: int, head_bias: float):

@@ -113,6 +113,14 @@ class ImageModel(keras.Model):
         return self._intermediate("pre_logits")
 
     @property
+    def feature_map(self) -> Any:
+        """The symbolic features of patches (batch, rows, columns, features), before the pooling.
+
+        A head for each patch can be built on it.
+        """
+        return self._intermediate("feature_map")
+
+    @property
     def head_activation(self) -> HeadActivation:
         """The function that makes probabilities of the model's logits."""
         return head_activation(self.spec, self.num_classes)

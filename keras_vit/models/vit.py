@@ -34,7 +34,8 @@ class ViT(ImageModel):
     The names for `intermediates` are: "patch_embeddings" (batch, patches, hidden_dim), the
     projected patches; "embedded" (batch, tokens, hidden_dim), with class token and positions;
     "attention_{i}" (batch, heads, tokens, tokens), the attention scores of block i;
-    "encoderblock_{i}", the output of block i; "encoded", all tokens after the final norm;
+    "encoderblock_{i}", the output of block i; "encoded", all tokens after the final norm, if it
+    comes before the pooling; "feature_map" (batch, rows, columns, hidden_dim), its patches;
     "pre_logits", the input of the head; "logits". Hybrids also have "gn_root" (batch, height / 2,
     width / 2, channels), before its relu, and the output of each "block{i}_unit{j}".
 
@@ -78,6 +79,7 @@ class ViT(ImageModel):
             "embedded",
             *(name for i in blocks for name in (f"attention_{i}", f"encoderblock_{i}")),
             "encoded",
+            "feature_map",
             "pre_logits",
             "logits",
         ]
@@ -89,6 +91,10 @@ class ViT(ImageModel):
             block = self.get_layer(f"encoderblock_{name.removeprefix('attention_')}")
             scores = AttentionScores(block, dtype=block.dtype_policy, name=name)
             return scores(block.input)
+        if name == "feature_map":
+            patches = self._intermediate("encoded")[:, self.spec.prefix_tokens :]
+            # (batch, patches, hidden_dim) to (batch, rows, columns, hidden_dim)
+            return keras.layers.Reshape((*self.grid, self.spec.hidden_dim))(patches)
         if name == "pre_logits" and self.spec.normalized_features:
             name = "normalized"
         elif name == "pre_logits" and self.spec.projection_dim:

@@ -79,6 +79,7 @@ NOT_RUN = {
     "keras-vit index photos --bundle bundles/dinov2": "the same",
     "keras-vit run photo.jpg --bundle bundles/dinov2": "the same",
     "keras-vit web --bundle bundles/dinov2": "the same",
+    "keras-vit web --bundle bundles/maps": "the same",
     "keras-vit bench": "needs a phone; tests/deploy/phone has a fake one",
     "keras-vit android --bundle runs/flowers/export/int8 --push": "the same",
     "pip install": "tests/commands/check_wheel.py installs the package",
@@ -161,7 +162,9 @@ def test_options_are_known(folder):
     ):  # fmt: skip
         (folder / "runs" / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / "runs" / file).touch()
-    for name in ("words/float16", "dinov2/dynamic", "features/float16"):
+    for name in (
+        "words/float16", "dinov2/dynamic", "features/float16", "maps/dynamic", "parts/float16",
+    ):  # fmt: skip
         (folder / "bundles" / name).mkdir(parents=True)
         (folder / "bundles" / name / "model.json").touch()
     (folder / "bundles/table.json").touch()

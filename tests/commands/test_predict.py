@@ -3,12 +3,14 @@
 import json
 import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import keras_vit
+from keras_vit.cli import predict
 from keras_vit.data import digits
 from keras_vit.variant_specs import VARIANTS
 from keras_vit.weights import find_weights
@@ -104,7 +106,25 @@ def test_bundles_give_the_models_probabilities(done, refused, run, pictures, exp
     content["output"]["kind"] = "masks"
     described.write_text(json.dumps(content))
     line = refused(COMMAND, "--bundle", "logits/float32", pictures)
-    assert "$.output.kind must be one of logits, probabilities, features. Received: 'masks'" in line
+    kinds = "logits, probabilities, features, feature_map"
+    assert f"$.output.kind must be one of {kinds}. Received: 'masks'" in line
+
+
+def test_a_feature_map_names_no_class(refused, done, pictures):
+    bundle = Path(__file__).parents[2] / "android_demo/testing/feature_maps/digits-map"
+    line = refused(COMMAND, "--bundle", bundle, pictures)
+    assert "gives a feature map, which names no class; look at it on a page, made by: " in line
+    out, _ = done("export/run.py", "--bundle", bundle, "--verify")
+    assert ("class" in out, "features differ by" in out) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("probability", "text"), [(0, "0.0%"), (1e-9, "<0.1%"), (4.9e-4, "<0.1%"), (6e-4, "0.1%")]
+)
+def test_a_small_probability_is_no_zero(probability, text):
+    assert predict._shown("1.png", {"predictions": [("cat", probability)]}, False).split() == [
+        "1.png", text, "cat",
+    ]  # fmt: skip
 
 
 def test_published_weights_name_imagenets_classes(done, publish, pictures, monkeypatch):

@@ -172,11 +172,11 @@ def test_what_cannot_be_indexed_is_refused(bundle, folder, sample, tmp_path, mon
     with pytest.raises(UsageError, match="at most 30 pictures. Received: 32"):
         deploy.pictures_to_index([folder])
     deploy.export_bundles(sample.model, tmp_path / "out", "none", sample.images, threads=())
-    with pytest.raises(UsageError, match="gives logits; export it with output features"):
+    with pytest.raises(UsageError, match="gives logits; export it with output=.features"):
         deploy.index_pictures(deploy.open_bundle(tmp_path / "out/float32"), [])
     opened = deploy.open_bundle(bundle)
     opened.description["output"]["shape"] = [1, 7, 96]
-    with pytest.raises(UsageError, match="gives features of every token"):
+    with pytest.raises(UsageError, match="of parts of a picture"):
         deploy.index_pictures(opened, [])
     described = bundle / "model.json"
     content = json.loads(described.read_text())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import evaluation
+from keras_vit import UsageError, evaluation
 from keras_vit.evaluation.attention_scores import even_distance
 from keras_vit.evaluation.learned_weights import position_bias
 from keras_vit.layers import StdConv
@@ -81,7 +81,7 @@ def test_colours_are_components_of_all_pictures_together():
     expected = np.clip((steps[:100] - low) / (high - low), 0, 1)
     np.testing.assert_allclose(actual.colours[..., 0].ravel(), expected, **TIGHT)
     assert (actual.colours[..., 1:] == 0.5).all()  # there is no second component
-    alone = evaluation.patch_pca(np.ones((1, 1, 1, 4)))
+    alone = evaluation.patch_pca(np.ones((1, 1, 1, 4)).tolist())
     assert (alone.colours == 0.5).all()
 
 
@@ -132,3 +132,11 @@ def test_relative_bias_is_that_of_the_patch_in_the_middle():
     assert actual.shape == (1, 2, 3, 3)
     assert not actual[0, 0].any()
     np.testing.assert_array_equal(actual[0, 1], [[0, 0, 0], [7, 0, 0], [0, 0, 0]])
+
+
+@pytest.mark.parametrize(
+    "features", [np.ones((2, 3, 4)), np.ones((0, 2, 2, 3)), np.full((1, 2, 2, 3), np.nan)]
+)
+def test_what_is_no_feature_map_has_no_colours(features):
+    with pytest.raises(UsageError, match="finite features"):
+        evaluation.patch_pca(features)

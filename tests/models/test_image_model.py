@@ -96,6 +96,7 @@ def test_shapes_of_every_named_intermediate_output_of_a_vit(spec):
         "patch_embeddings": (2, 6, 48),
         "embedded": (2, tokens, 48),
         "encoded": (2, tokens, 48),
+        "feature_map": (2, 2, 3, 48),
         "pre_logits": (*head, spec.representation_dim or 48 * POOLINGS[spec.pooling].width),
         "logits": (*head, 3),
     }
@@ -113,8 +114,8 @@ def test_shapes_of_every_named_intermediate_output_of_a_vit(spec):
 def test_named_intermediate_outputs_of_a_bit():
     shapes = shapes_of_outputs(build(BIT, image_size=(16, 25)))
     units = [f"block{i}_unit1" for i in range(1, 5)]
-    assert list(shapes) == ["conv_root", *units, "encoded", "pre_logits", "logits"]
-    assert shapes["block4_unit1"] == shapes["encoded"] == (2, 1, 1, 2048)
+    assert list(shapes) == ["conv_root", *units, "encoded", "feature_map", "pre_logits", "logits"]
+    assert shapes["block4_unit1"] == shapes["encoded"] == shapes["feature_map"] == (2, 1, 1, 2048)
     assert (shapes["pre_logits"], shapes["logits"]) == ((2, 2048), (2, 3))
 
 

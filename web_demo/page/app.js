@@ -9,7 +9,6 @@ import { BACKENDS, compile } from "./engine.js";
 import { UserError, reasonOf } from "./errors.js";
 import { compare } from "./golden.js";
 import { bitmapOf, decode, readPixels, thumbnailOf } from "./pixels.js";
-import { cropBox } from "./preprocess.js";
 import { unit } from "./similar.js";
 import { draw } from "./view.js";
 
@@ -110,12 +109,10 @@ function toldOf(answer) {
 
 async function answerOf(picture, { bundle }) {
   const bitmap = picture.image ? await bitmapOf(picture.image) : await decode(picture.file);
-  const { width, height } = bitmap;
-  const image = picture.image ?? readPixels(bitmap, width, height);
+  const image = picture.image ?? readPixels(bitmap, bitmap.width, bitmap.height);
   const found = await classify(image, bundle, engine);
   const time = await medianTime(found.tensor, engine);
-  const seen = cropBox(width, height, bundle.description.input);
-  return { ...found, time, bitmap: await smaller(bitmap), width, height, seen };
+  return { ...found, time, bitmap: await smaller(bitmap) };
 }
 
 /** A bitmap for the screen, so that large pictures do not stay in memory. */

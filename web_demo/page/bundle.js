@@ -8,21 +8,22 @@ import { answersOf } from "./scores.js";
 
 const MOST_SIDE = 4096;
 const MOST_CLASSES = 1_000_000;
+const MOST_VALUES = 2 ** 24; // of a feature map
 
 /**
  * Fetches a bundle of this site.
  *
  * @param {string} name its folder in bundles/
  * @param {boolean} hasGallery whether it has a folder gallery/
- * @returns {Promise<{name, description, labels: string[], model: Uint8Array, golden, gallery}>} of
- *     features there are no labels; without a gallery it is null
+ * @returns {Promise<{name, description, labels: string[], model: Uint8Array, golden, gallery}>} without
+ *     classes there are no labels; without a gallery it is null
  * @throws {UserError}
  */
 export async function fetchBundle(name, hasGallery) {
   const description = readDescription(await fetchJson(name, "model.json"));
   const isFeatures = description.output.kind === "features";
   const [labels, golden, model, gallery] = await Promise.all([
-    isFeatures ? [] : fetchLabels(name, description),
+    description.output.hasClasses ? fetchLabels(name, description) : [],
     fetchJson(name, "golden.json"),
     fetchBytes(name, "model.tflite"),
     isFeatures && hasGallery ? fetchGallery(name, description) : null,
@@ -83,14 +84,21 @@ function readInput(json) {
   };
 }
 
+const OUTPUTS = new Map([
+  ["logits", readClasses],
+  ["probabilities", readClasses],
+  ["features", readFeatures],
+  ["feature_map", readFeatureMap],
+]);
+
 function readOutput(json) {
-  if (!["logits", "probabilities", "features"].includes(json.kind)) {
-    throw new UserError(
-      `the model gives ${shown(json.kind)}; export it with output logits, probabilities or features.`,
-    );
+  const read = OUTPUTS.get(json.kind);
+  if (!read) {
+    const known = [...OUTPUTS.keys()].join(", ");
+    throw new UserError(`the model gives ${shown(json.kind)}; export it with one of ${known}.`);
   }
-  const ofKind = json.kind === "features" ? readFeatures(json) : readClasses(json);
-  check(String(json.shape) === `1,${ofKind.size}`, "output.shape", json.shape);
+  const ofKind = read(json);
+  check(String(json.shape) === `1,${ofKind.shape}`, "output.shape", json.shape);
   return {
     kind: json.kind,
     ...ofKind,
@@ -103,13 +111,22 @@ function readClasses(json) {
   const size = integer(json.classes, "output.classes", MOST_CLASSES);
   const activation = json.activation ?? "softmax"; // older bundles state none
   check(["softmax", "sigmoid"].includes(activation), "output.activation", activation);
-  return { size, isExclusive: activation === "softmax" || size === 1 }; // or several can be right
+  const isExclusive = activation === "softmax" || size === 1; // or several can be right
+  return { size, shape: [size], hasClasses: true, isExclusive };
 }
 
 function readFeatures(json) {
   check(typeof json.normalized === "boolean", "output.normalized", json.normalized);
   const size = integer(json.shape?.[1], "output.shape", MOST_CLASSES);
-  return { size, isNormalized: json.normalized };
+  return { size, shape: [size], hasClasses: false, isNormalized: json.normalized };
+}
+
+function readFeatureMap(json) {
+  const shape = [1, 2, 3].map((axis) => integer(json.shape?.[axis], "output.shape", MOST_CLASSES));
+  const [rows, columns, features] = shape;
+  const size = rows * columns * features;
+  check(size <= MOST_VALUES, "output.shape", json.shape);
+  return { size, shape, hasClasses: false, rows, columns, features };
 }
 
 /** LiteRT.js has no other types of images and scores. */

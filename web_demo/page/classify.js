@@ -1,6 +1,7 @@
 /** From pixels to scores or features, timed, and to what a card says of them. */
 
-import { preprocess } from "./preprocess.js";
+import { patchColours } from "./patch_colours.js";
+import { cropBox, preprocess } from "./preprocess.js";
 import { probabilities, readScores, topK } from "./scores.js";
 import { lookUp } from "./similar.js";
 import { UserError } from "./errors.js";
@@ -9,7 +10,8 @@ import { UserError } from "./errors.js";
  * @param {{width, height, data}} image R, G and B, row by row
  * @param {object} bundle the result of `fetchBundle`
  * @param {object} engine the result of `compile`
- * @returns {Promise<object>} tensor, scores (or features), and milliseconds
+ * @returns {Promise<object>} tensor, scores (or features), milliseconds, and what part of the image
+ *     the model has seen
  * @throws {UserError}
  */
 export async function classify(image, bundle, engine) {
@@ -19,6 +21,9 @@ export async function classify(image, bundle, engine) {
   const prepared = performance.now();
   const scores = readScores(await engine.run(tensor), output);
   const computed = performance.now();
+  if (scores.length !== output.size) {
+    throw new UserError(`The model gives ${scores.length} values, not ${output.size}; export it again.`);
+  }
   if (!scores.every(Number.isFinite)) {
     throw new UserError("The model gives scores that are no finite numbers.");
   }
@@ -27,21 +32,32 @@ export async function classify(image, bundle, engine) {
     scores,
     preprocessingMs: prepared - begun,
     inferenceMs: computed - prepared,
+    width: image.width,
+    height: image.height,
+    seen: cropBox(image.width, image.height, input),
   };
 }
 
 /**
  * What a card says of scores: the most probable classes. Of features also the most similar pictures.
+ * Of a feature map the colours of its patches, which take the place of its many scores.
  *
  * @param {Float32Array} scores
  * @param {object} bundle the result of `fetchBundle`
  * @param {object} collection what features are compared with (added.js)
- * @returns {{predictions: {label, probability}[], similar?: object[]}}
+ * @returns {{predictions: {label, probability}[], similar?: object[], patches?: object}}
  */
 export function tell(scores, { description, labels }, collection, k = 5) {
-  if (description.output.kind === "features") return lookUp(scores, collection, k);
-  const all = probabilities(scores, description.output);
+  const { output } = description;
+  if (output.kind === "features") return lookUp(scores, collection, k);
+  if (output.kind === "feature_map") return coloursOf(scores, output);
+  const all = probabilities(scores, output);
   return { predictions: topK(all, k).map((i) => ({ label: labels[i], probability: all[i] })) };
+}
+
+function coloursOf(map, { rows, columns, features }) {
+  const patches = { rows, columns, ...patchColours(map, features) };
+  return { predictions: [], scores: null, patches };
 }
 
 /** The median time of a run in milliseconds, of up to 20 runs in a fifth of a second. */

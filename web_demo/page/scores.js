@@ -37,6 +37,12 @@ export function probabilities(scores, { kind, isExclusive }) {
   return exponentials.map((value) => value / sum);
 }
 
+/** "12.3%". Only 0 is "0.0%": of labels that do not exclude each other, all may be tiny. */
+export function percentText(probability) {
+  const text = (100 * probability).toFixed(1);
+  return probability > 0 && text === "0.0" ? "<0.1%" : `${text}%`;
+}
+
 /** Indices of the k most probable classes; of equal ones the first comes first, as in Python. */
 export function topK(values, k) {
   const least = Float64Array.from(values).sort().at(-k) ?? -Infinity;

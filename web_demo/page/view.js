@@ -1,8 +1,10 @@
 /** Draws a state. */
 
 import { drawAdded } from "./added_view.js";
-import { counted, element, made } from "./dom.js";
+import { counted, element, gridText, made } from "./dom.js";
 import { BACKENDS } from "./engine.js";
+import { captionOf, drawPatches, patchesView } from "./patches_view.js";
+import { percentText } from "./scores.js";
 import { similarOf } from "./similar_view.js";
 
 let drawn = {}; // the state that is on the page
@@ -62,18 +64,25 @@ function statusOf(model, bundle, pictures) {
 }
 
 function factsOf(bundle, version) {
-  const { model, precision, input, output, bytes } = bundle.description;
+  const { model, precision, input, bytes } = bundle.description;
   const facts = {
     Model: model,
     Precision: precision,
     Size: `${(bytes / 2 ** 20).toFixed(2)} MiB`,
     Input: `${input.width} × ${input.height} pixels`,
-    ...(output.kind === "features" ? featuresOf(bundle) : { Classes: classesOf(bundle) }),
+    ...outputOf(bundle),
     "LiteRT.js": version,
   };
   return Object.entries(facts).map(([name, value]) =>
     made("div", {}, made("dt", { textContent: name }), made("dd", { textContent: value })),
   );
+}
+
+function outputOf(bundle) {
+  const { kind, rows, columns, features } = bundle.description.output;
+  if (kind === "features") return featuresOf(bundle);
+  if (kind !== "feature_map") return { Classes: classesOf(bundle) };
+  return { "Feature map": `${gridText(rows, columns)} of ${counted(features, "feature")}` };
 }
 
 function featuresOf({ description, gallery }) {
@@ -127,20 +136,36 @@ function cardOf({ name, answer }) {
     );
   }
   const picture = pictureOf(answer, name);
-  const text = made("div", {}, title, ...predictionsOf(answer), timesOf(answer));
+  const text = made("div", {}, title, ...foundOf(answer));
+  if (answer.patches) {
+    const { canvas, details } = patchesView(name);
+    drawPatches(canvas, answer);
+    return made("li", { className: "map" }, picture, canvas, text, details);
+  }
   return made("li", {}, picture, text, ...(answer.similar?.length ? [similarOf(answer.similar)] : []));
 }
 
-let watched = null; // {video, card, text, images}
+/** What the text of a card says. */
+function foundOf(answer) {
+  const caption = answer.patches ? [captionOf(answer)] : [];
+  return [...caption, ...predictionsOf(answer), timesOf(answer)];
+}
+
+let watched = null; // {video, card, text, images, canvas, details}
 
 function cameraCard({ video, answer }) {
   if (watched?.video !== video) {
     const text = made("div");
-    const card = made("li", { className: "camera" }, video, text);
-    watched = { video, text, card, images: new WeakMap() };
+    const { canvas, details } = patchesView("the camera’s picture");
+    const card = made("li", { className: "camera" }, video, canvas, text, details);
+    watched = { video, text, card, images: new WeakMap(), canvas, details };
     video.setAttribute("aria-label", "The camera's picture");
   }
-  const found = answer ? [...predictionsOf(answer), timesOf(answer)] : [];
+  const isMap = Boolean(answer?.patches);
+  watched.card.classList.toggle("map", isMap);
+  for (const part of [watched.canvas, watched.details]) part.hidden = !isMap;
+  if (isMap) drawPatches(watched.canvas, answer);
+  const found = answer ? foundOf(answer) : [];
   if (answer?.similar?.length) found.push(similarOf(answer.similar, watched.images));
   watched.text.replaceChildren(made("h3", { textContent: "Camera" }), ...found);
   return watched.card;
@@ -171,14 +196,13 @@ function predictionsOf({ predictions, similar }) {
   }
   if (predictions.length === 0) return []; // the similar pictures have no classes
   const rows = predictions.map(({ label, probability }) => {
-    const percent = `${(100 * probability).toFixed(1)}%`;
     const bar = made("div");
-    bar.style.width = percent;
+    bar.style.width = `${(100 * probability).toFixed(1)}%`;
     return made(
       "li",
       {},
       made("bdi", { textContent: label }),
-      made("span", { textContent: percent }),
+      made("span", { textContent: percentText(probability) }),
       made("div", { className: "bar" }, bar),
     );
   });

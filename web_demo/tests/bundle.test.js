@@ -5,7 +5,7 @@ import { readDescription, readLabels } from "../page/bundle.js";
 import { UserError } from "../page/errors.js";
 import { compare, readGolden } from "../page/golden.js";
 import { preprocess } from "../page/preprocess.js";
-import { digits } from "./fixtures.js";
+import { digits, digitsMap } from "./fixtures.js";
 
 for (const precision of ["float16", "int8"]) {
   test(`the golden picture of ${precision} becomes the golden tensor`, () => {
@@ -47,6 +47,52 @@ test("features are described, and are compared without classes", () => {
   const { passed, expectedClass, foundClass } = compare(golden, golden.tensor, golden.scores, false);
   assert.deepEqual([passed, expectedClass, foundClass], [true, null, null]);
   assert.ok(!compare(golden, golden.tensor, golden.scores.map((each) => -each), false).passed);
+});
+
+test("a feature map is described, and is compared without classes", () => {
+  const [json, goldenJson] = digitsMap();
+  const { input, output } = readDescription(json);
+  const { rows, columns, features, size, hasClasses } = output;
+  assert.deepEqual({ rows, columns, features, size, hasClasses }, {
+    rows: 8,
+    columns: 8,
+    features: 64,
+    size: 8 * 8 * 64,
+    hasClasses: false,
+  });
+  const golden = readGolden(goldenJson, { input, output });
+  assert.equal(golden.scores.length, size);
+  const tensor = preprocess(golden.image, input);
+  const { passed, tensorDifference, foundClass } = compare(golden, tensor, golden.scores, false);
+  assert.deepEqual([passed, tensorDifference, foundClass], [true, 0, null]);
+  const wrong = golden.scores.with(size - 1, golden.scores[size - 1] + 2 * golden.tolerance.scores);
+  assert.ok(!compare(golden, tensor, wrong, false).passed);
+  goldenJson.scores.shape = [64, 64]; // as many values
+  assert.throws(() => readGolden(goldenJson, { input, output }), isOneLine);
+});
+
+test("a feature map may have 2 ** 24 values", () => {
+  const shaped = (...shape) => {
+    const [json] = digitsMap();
+    json.output.shape = shape;
+    return () => readDescription(json);
+  };
+  assert.equal(shaped(1, 64, 256, 1024)().output.size, 2 ** 24);
+  assert.equal(shaped(1, 1, 1, 1_000_000)().output.features, 1_000_000);
+  for (const shape of [
+    [1, 64, 256, 1025],
+    [1, 1, 1, 1_000_001],
+    [1, 0, 8, 64],
+    [1, 8, 8.5, 64],
+    [1, 8, -8, -64],
+    [2, 8, 8, 64],
+    [1, 64, 64],
+    [1, 8, 8, 64, 1],
+    [1, 8, 8, "64"],
+    [],
+  ]) {
+    assert.throws(shaped(...shape), isOneLine, String(shape));
+  }
 });
 
 test("half precision has a tolerance of its own", () => {

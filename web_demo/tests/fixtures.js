@@ -16,6 +16,12 @@ export function digits(precision) {
   return ["model.json", "golden.json"].map((file) => readJson(new URL(file, folder)));
 }
 
+/** model.json and golden.json of a bundle that gives a feature map of digits. */
+export function digitsMap() {
+  const folder = new URL("testing/feature_maps/digits-map/", DEMO);
+  return ["model.json", "golden.json"].map((file) => readJson(new URL(file, folder)));
+}
+
 /** The pixels of `_image` in android_demo/tools/make_fixtures.py. */
 export function noiseImage({ width, height, extreme }) {
   const data = new Uint8Array(width * height * 3);

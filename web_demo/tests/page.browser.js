@@ -13,6 +13,7 @@ const DIGITS = Object.keys(EXPECTED).filter((name) => name.startsWith("digit-"))
 const PHOTOGRAPHS = Object.keys(EXPECTED).filter((name) => name.startsWith("words-"));
 const WORDS = "cifar10-words";
 const [FEATURES, BARE] = ["features", "features-bare"]; // with a gallery, and without one
+const MAP = "feature-map";
 const PRECISIONS = ["float32", "float16", "dynamic", "int8"];
 
 let server, browser;
@@ -204,6 +205,165 @@ test("a card shows the most similar pictures of the gallery, and their classes",
   await page.locator("#answers img").last().scrollIntoViewIfNeeded();
   await page.waitForFunction(() => [...document.images].at(-1).naturalWidth === 8);
   assert.deepEqual(faults, []);
+  await page.context().close();
+});
+
+// Python's colours are of LiteRT's own map.
+for (const backend of ["wasm", "webgpu"]) {
+  test(`the colours of patches are Python's on ${backend}`, async (t) => {
+    const { page, faults } = await open(browser, server.url);
+    const names = [...DIGITS, ...PHOTOGRAPHS];
+    const contents = names.map((name) => picture(name).content.toString("base64"));
+    const found = await page.evaluate(coloured, [MAP, backend, contents]);
+    let [colour, fraction] = [0, 0];
+    for (const [i, name] of names.entries()) {
+      const { colours, fractions } = EXPECTED[name].patches;
+      assert.deepEqual([found[i].rows, found[i].columns], [8, 8]);
+      assert.equal(found[i].colours.length, colours.length);
+      assert.equal(found[i].fractions.length, fractions.length);
+      colours.forEach((each, at) => {
+        colour = Math.max(colour, Math.abs(found[i].colours[at] - each));
+      });
+      fractions.forEach((each, at) => {
+        fraction = Math.max(fraction, Math.abs(found[i].fractions[at] - each));
+      });
+    }
+    const most = [colour, fraction].map((each) => each.toExponential(1));
+    t.diagnostic(`largest difference: colours ${most[0]}, fractions ${most[1]}`);
+    assert.ok(colour <= 2e-3 && fraction <= 1e-4, `${colour}, ${fraction}`);
+    assert.deepEqual(faults, []);
+    await page.context().close();
+  });
+}
+
+/** In the page: what cards get to show of the feature maps of pictures. */
+async function coloured([name, backend, contents]) {
+  const { fetchBundle } = await import("./bundle.js");
+  const { classify, tell } = await import("./classify.js");
+  const { BACKENDS, compile } = await import("./engine.js");
+  const { decode, readPixels } = await import("./pixels.js");
+  const bundle = await fetchBundle(name, false);
+  const chosen = BACKENDS.find(({ id }) => id === backend);
+  const engine = await compile(bundle.model, [1, 32, 32, 3], chosen);
+  const found = [];
+  for (const base64 of contents) {
+    const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+    const bitmap = await decode(new Blob([bytes]));
+    const image = readPixels(bitmap, bitmap.width, bitmap.height);
+    const { patches } = tell((await classify(image, bundle, engine)).scores, bundle, null);
+    found.push({ ...patches, colours: [...patches.colours] });
+  }
+  return found;
+}
+
+test("a card shows the colours of the patches of a feature map", async () => {
+  const { page, faults } = await open(browser, server.url);
+  await choose(page, MAP, "wasm");
+  assert.match(await page.textContent("#facts"), /pixelsFeature map8\s×\s8 patches of 64 featuresLiteRT/);
+  assert.ok(await page.isHidden("#adding"));
+  const names = [DIGITS[3], PHOTOGRAPHS[0]];
+  await drop(page, names.map(picture));
+  await answered(page, 2);
+  const shown = await page.$$eval("#answers > li", (cards) =>
+    cards.map((card) => {
+      const canvas = card.querySelectorAll("canvas")[1];
+      const context = canvas.getContext("2d");
+      const centres = Array.from({ length: 64 }, (_, i) => [
+        ((i % 8) + 0.5) * (canvas.width / 8),
+        (Math.floor(i / 8) + 0.5) * (canvas.height / 8),
+      ]);
+      return {
+        role: canvas.getAttribute("role"),
+        label: canvas.getAttribute("aria-label"),
+        caption: card.querySelector(".note").textContent,
+        lists: card.querySelectorAll("ol").length,
+        colours: centres.flatMap(([x, y]) => [...context.getImageData(x, y, 1, 1).data.slice(0, 3)]),
+      };
+    }),
+  );
+  for (const [i, { role, label, caption, lists, colours }] of shown.entries()) {
+    const expected = EXPECTED[names[i]].patches;
+    assert.deepEqual([role, label, lists], ["img", `The features of ${names[i]} as colours`, 0]);
+    const [red, green, blue] = expected.fractions.map((each) => `${Math.round(100 * each)}%`);
+    assert.match(caption, new RegExp(`8\\s×\\s8 patches; the colours hold ${red}, ${green} and ${blue} of`));
+    colours.forEach((each, at) => assert.ok(Math.abs(each - 255 * expected.colours[at]) <= 1.1, `${at}`));
+  }
+  const { verdict, tensor } = await goldenCheck(page);
+  assert.match(verdict, /^Yes: the tensor and the features/);
+  assert.equal(tensor[0], 0);
+  assert.equal(await page.locator("#verdict > p").count(), 1); // and no "Both say"
+  await page.focus("#answers summary");
+  await page.keyboard.press("Enter");
+  assert.ok(await page.isVisible("#answers details p"));
+  await page.selectOption("#bundle", "float32"); // the same pictures get classes
+  await page.waitForSelector("#answers ol");
+  assert.equal(await page.locator("#answers .map").count(), 0);
+  assert.deepEqual(faults, []);
+  await page.context().close();
+});
+
+test("the colours are drawn over the part of the picture that the model sees", async () => {
+  const { page } = await open(browser, server.url);
+  await page.route(`**/${MAP}/model.json`, async (route) => {
+    const json = await (await route.fetch()).json();
+    json.input.crop = 0.5;
+    await route.fulfill({ json });
+  });
+  await choose(page, MAP, "wasm");
+  await drop(page, [picture("scene.png")]); // 301 x 200 pixels
+  await answered(page, 1);
+  const { size, box } = await page.$eval("#answers canvas:nth-of-type(2)", (canvas) => {
+    const { width, height } = canvas;
+    const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+    const at = Array.from({ length: width * height }, (_, i) => i).filter((i) => data[4 * i + 3] > 127);
+    const [xs, ys] = [at.map((i) => i % width), at.map((i) => Math.floor(i / width))];
+    const ends = (all) => [all.reduce((a, b) => Math.min(a, b)), all.reduce((a, b) => Math.max(a, b)) + 1];
+    return { size: [width, height], box: [...ends(xs), ...ends(ys)] };
+  });
+  assert.deepEqual(size, [480, 319]);
+  // Half of the short side, from the middle.
+  [240 - 80, 240 + 80, 160 - 80, 160 + 80].forEach((each, i) =>
+    assert.ok(Math.abs(box[i] - each) <= 4, `${box}`),
+  );
+  await page.context().close();
+});
+
+test("the camera's colours change, and its details stay open", async () => {
+  const { page, faults } = await open(browser, server.url, { permissions: ["camera"] });
+  await choose(page, MAP, "wasm");
+  await page.click("#camera");
+  await page.waitForSelector("#answers .camera.map .note");
+  await page.focus(".camera summary");
+  await page.keyboard.press("Enter");
+  await page.evaluate(async () => {
+    const drawn = () => document.querySelector(".camera canvas").toDataURL();
+    const first = drawn();
+    while (drawn() === first) await new Promise(requestAnimationFrame);
+  });
+  assert.ok(await page.isVisible(".camera details p"));
+  assert.equal(await page.evaluate(() => document.activeElement.tagName), "SUMMARY");
+  await page.selectOption("#bundle", "float32"); // while the camera runs
+  await page.waitForSelector(".camera ol");
+  assert.ok(await page.isHidden(".camera canvas"));
+  assert.ok(await page.isHidden(".camera details"));
+  await page.click("#camera");
+  await page.waitForFunction(() => !document.querySelector("video"));
+  assert.deepEqual(faults, []);
+  await page.context().close();
+});
+
+test("small probabilities are not shown as 0.0%, and their bars stay", async () => {
+  const { page } = await open(browser, server.url);
+  await choose(page, "float32", "wasm");
+  await drop(page, DIGITS.map(picture));
+  await answered(page, DIGITS.length);
+  const rows = await page.$$eval("#answers ol > li", (items) =>
+    items.map((item) => [item.querySelector("span").textContent, item.querySelector(".bar > div").style.width]),
+  );
+  const small = rows.filter(([text]) => text === "<0.1%");
+  assert.ok(small.length > 0);
+  for (const [, width] of small) assert.equal(width, "0%");
+  assert.ok(rows.every(([text]) => text !== "0.0%"));
   await page.context().close();
 });
 
@@ -594,6 +754,13 @@ const LOOKS = {
     viewport: DESKTOP,
     colorScheme: "dark",
   },
+  map: { bundle: MAP, pictures: [...digits(1), ...PHOTOGRAPHS.slice(3, 5)], viewport: SMALL },
+  "map-dark": {
+    bundle: MAP,
+    pictures: [...digits(1, 9), ...PHOTOGRAPHS.slice(3, 5)],
+    viewport: DESKTOP,
+    colorScheme: "dark",
+  },
   nothing: { bundle: BARE, pictures: digits(1), viewport: SMALL, colorScheme: "dark" },
 };
 for (const [name, { bundle, pictures, added, ...options }] of Object.entries(LOOKS)) {
@@ -659,7 +826,7 @@ function answers(page) {
       name: card.querySelector("h3").textContent,
       best: Array.from(card.querySelectorAll("ol > li"), (row) => ({
         label: row.querySelector("bdi").textContent,
-        percent: Number.parseFloat(row.querySelector("span").textContent),
+        percent: Number.parseFloat(row.querySelector("span").textContent.replace("<0.1%", "0.05")),
       })),
     })),
   );

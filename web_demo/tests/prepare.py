@@ -2,8 +2,8 @@
 
     python web_demo/tests/prepare.py RUN FOLDER
 
-RUN is the run of `make demo` with its bundles. FOLDER receives site/, pictures/, features/ and
-expected.json.
+RUN is the run of `make demo` with its bundles. FOLDER receives site/, pictures/, features/,
+feature-map/ and expected.json.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ import keras_vit
 from keras_vit import deploy
 from keras_vit.data.images import read_picture
 from keras_vit.data.sources import digits
+from keras_vit.evaluation import patch_pca
 
 PAGE = Path(__file__).parents[1]
 TESTING = PAGE.parent / "android_demo/testing"
 DIGITS, WORDS = TESTING / "models/digits-int8", TESTING / "words/cifar10-words"
 PRECISIONS = ("float32", "float16", "dynamic", "int8")
 FEATURES, BARE = "features", "features-bare"  # with a gallery and without one
+MAP = "feature-map"
 NAMES, TEMPERATURE = "012345678", 0.07  # of the gallery
 
 
@@ -40,29 +42,36 @@ def main(run: Path, folder: Path) -> None:
     bare = folder / BARE
     shutil.rmtree(bare, ignore_errors=True)
     shutil.copytree(features, bare, ignore=shutil.ignore_patterns("gallery"))
-    deploy.make_site(bundles | {FEATURES: features, BARE: bare}, PAGE, folder / "site")
+    feature_map = _exported(run, folder / MAP, "feature_map")
+    others = {FEATURES: features, BARE: bare, MAP: feature_map}
+    deploy.make_site(bundles | others, PAGE, folder / "site")
     pictures = folder / "pictures"
     pictures.mkdir(parents=True, exist_ok=True)
     _write_pictures(pictures)
     opened = {name: deploy.open_bundle(bundle) for name, bundle in bundles.items()}
     expected = {path.name: _expected(path, opened) for path in sorted(pictures.iterdir())}
-    bundle = deploy.open_bundle(features)
+    bundle, map_bundle = deploy.open_bundle(features), deploy.open_bundle(feature_map)
     for path in [*pictures.glob("digit-*.png"), *pictures.glob("words-*.png")]:
         expected[path.name]["features"] = _expected_of_features(path, bundle)
+        expected[path.name]["patches"] = _expected_of_map(path, map_bundle)
     (folder / "expected.json").write_text(json.dumps(expected))
+
+
+def _exported(run: Path, folder: Path, output: str) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    deploy.export_bundles(run, folder, max_images=100, output=output, threads=())
+    return folder / "float32"
 
 
 def _features_with_gallery(run: Path, folder: Path) -> Path:
     """A bundle of the run's features, with a gallery of digits; the nines have no class."""
-    shutil.rmtree(folder, ignore_errors=True)
-    deploy.export_bundles(run, folder, max_images=100, output="features", threads=())
+    bundle = _exported(run, folder, "features")
     source = digits()
     for i in range(40):
         name = source.labels[source.targets[i]]
         path = folder / "indexed" / (name if name != "9" else "") / f"digits-{i:04d}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(source.image(i)).save(path)
-    bundle = folder / "float32"
     pictures = deploy.pictures_to_index([folder / "indexed"])
     deploy.index_pictures(deploy.open_bundle(bundle), pictures)
     # Of so few pictures, which vote is the better one is chance.
@@ -94,6 +103,13 @@ def _expected_of_features(path: Path, bundle: deploy.OpenedBundle) -> dict[str, 
         "pictures": _shares(similarities[nearest], classes[nearest], sizes),
         "means": _shares(means @ vector, np.arange(len(NAMES)), np.ones(len(NAMES))),
     }
+
+
+def _expected_of_map(path: Path, bundle: deploy.OpenedBundle) -> dict[str, Any]:
+    """The colours of the patches, and the fraction of the variance of each component."""
+    pixels = keras_vit.preprocess(read_picture(path), bundle)
+    colours, fractions = patch_pca(bundle.predict(pixels))
+    return {"colours": colours.ravel().tolist(), "fractions": fractions.tolist()}
 
 
 def _shares(similarities: np.ndarray, classes: np.ndarray, sizes: np.ndarray) -> dict[str, float]:

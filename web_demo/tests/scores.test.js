@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { readDescription } from "../page/bundle.js";
 import { median } from "../page/classify.js";
-import { answersOf, probabilities, readScores, topK } from "../page/scores.js";
+import { answersOf, percentText, probabilities, readScores, topK } from "../page/scores.js";
 import { digits, fixture, stored } from "./fixtures.js";
 
 test("integer scores are dequantised as in Python", () => {
@@ -38,6 +38,19 @@ function describing(classes, { kind, activation }) {
 test("one score answers with the class or not the class", () => {
   assert.deepEqual(answersOf(["cat"]), ["not cat", "cat"]);
   assert.deepEqual(answersOf(["cat", "dog"]), ["cat", "dog"]);
+});
+
+test("what is not 0 is not shown as 0.0%", () => {
+  const expected = {
+    "0.0%": [0],
+    "<0.1%": [1e-300, 1e-9, 0.000499],
+    "0.1%": [0.0006, 0.001, 0.00149],
+    "12.3%": [0.1234],
+    "100.0%": [0.9999, 1],
+  };
+  for (const [text, values] of Object.entries(expected)) {
+    assert.deepEqual(values.map(percentText), values.map(() => text));
+  }
 });
 
 test("the median is NumPy's", () => {

@@ -1,5 +1,6 @@
 """The checks of an APK find what is broken: each case breaks a copy of the APK in one way."""
 
+import functools
 import re
 import struct
 import sys
@@ -64,10 +65,11 @@ class ChecksTest(unittest.TestCase):
         path = self.broken(without="assets/bundles/cifar10-int8/labels.txt")
         self.assertIn("labels.txt", self.bad(checks.models, path)[0])
 
-    def test_a_bundle_of_features_has_no_labels(self) -> None:
-        change = {DESCRIPTION: of_features}
-        path = self.broken(change=change, without="assets/bundles/cifar10-int8/labels.txt")
-        self.assertEqual([], self.bad(checks.models, path))
+    def test_a_bundle_of_features_or_of_a_feature_map_has_no_labels(self) -> None:
+        for kind in ("features", "feature_map"):
+            change = {DESCRIPTION: functools.partial(of_kind, kind)}
+            path = self.broken(change=change, without="assets/bundles/cifar10-int8/labels.txt")
+            self.assertEqual([], self.bad(checks.models, path))
 
     def test_an_apk_without_models_is_found(self) -> None:
         self.assertEqual(1, len(self.bad(checks.models, self.broken(without="assets/"))))
@@ -215,9 +217,9 @@ def shortened(entry: Entry) -> Entry:
     return Entry(entry.name, entry.content[:-1], entry.stored)
 
 
-def of_features(entry: Entry) -> Entry:
-    """The model.json of features instead of logits."""
-    content = entry.content.replace(b'"kind": "logits"', b'"kind": "features"')
+def of_kind(kind: str, entry: Entry) -> Entry:
+    """The model.json of another output than logits."""
+    content = entry.content.replace(b'"kind": "logits"', f'"kind": "{kind}"'.encode())
     return Entry(entry.name, content, entry.stored)
 
 

@@ -19,7 +19,8 @@ from keras_vit.tflite.measure import Measured
 
 Descriptions = dict[str, dict[str, Any]]
 # What a smaller file may lose and still be recommended: points of accuracy; images in a hundred
-# that get another class than Keras gives them; or, of features, nearest images in a hundred.
+# that get another class than Keras gives them; or, of features, nearest images or patches in a
+# hundred.
 _LOSS = 0.5
 # The precisions for NPUs, first choice first: on published ones int16 activations cost no time.
 _FOR_NPUS = ("int16x8", "int8-full")
@@ -213,7 +214,8 @@ def _lost(description: dict[str, Any]) -> str:
     parity = description["parity"]
     pictures, loss = f"{parity['images']:,} pictures", _loss(description)
     recall = parity.get("recall")
-    near = "" if recall is None else f"{recall:.2%} of the nearest pictures by Keras, "
+    what = "patches" if description["output"]["kind"] == "feature_map" else "pictures"
+    near = "" if recall is None else f"{recall:.2%} of the nearest {what} by Keras, "
     if not _is_informed(parity) and parity.get("agreement") is None:  # features have no classes
         return f"{near or 'compared with Keras '}on {pictures}"
     if not _is_informed(parity):

@@ -35,7 +35,7 @@ class KernelCheck:
         tolerance: the largest difference that the scores may have.
         difference: their largest difference to the exporter's; None if the file does not run.
         found: the index of the class with the highest score; None if the file does not run or
-            gives features.
+            does not score the classes of the whole image.
         milliseconds: the median time of a run; None if it was not measured.
         reason: why the file does not run, in LiteRT's words; "" if it runs.
     """
@@ -59,7 +59,7 @@ class GoldenCheck:
 
     Attributes:
         labels: the classes' names; of one score "not LABEL" and its label; none of features.
-        expected: the index of the class with the exporter's highest score; None for features.
+        expected: the index of the class with the exporter's highest score; None as for `found`.
         tensor: the largest difference between the preprocessed golden image and the exporter's.
         tensor_tolerance: the largest difference that it may have.
         kernels: the scores on each kind of kernels.
@@ -99,7 +99,7 @@ def check_golden(folder: str | os.PathLike, threads: int = 2, trusted: bool = Tr
     _check_shapes(golden, bundle.runner, folder)
 
     def found(scores: np.ndarray) -> int | None:
-        if bundle.gives_features:
+        if not bundle.scores_classes or scores.ndim > 1:
             return None
         return int(answer_scores(scores, bundle.from_logits).argmax())
 

@@ -21,7 +21,7 @@ from keras_vit.data.input_range import check_inputs
 from keras_vit.deploy.bundle.description import CHANNELS, read_bundle
 from keras_vit.deploy.bundle.folder import bundle_folder, check_bundle
 from keras_vit.deploy.bundle.gallery import Gallery, gallery_files, read_gallery
-from keras_vit.deploy.graph.graph_options import Output
+from keras_vit.deploy.graph.graph_options import Output, scores_classes
 from keras_vit.encoder.ops import HeadActivation
 from keras_vit.labels import read_labels
 from keras_vit.specs import Preprocessing
@@ -30,7 +30,7 @@ from keras_vit.tflite.runner import Runner, refusal
 
 _PROGRAM = Path(__file__).with_name("untrusted_program.py")
 _SECONDS = 120  # ViT-H/14 takes a few
-# Of a bundle; features have no labels.txt. There may be others, such as recipe.json.
+# Of a bundle; only classes have a labels.txt. There may be others, such as recipe.json.
 FILES = ("model.tflite", "model.json", "labels.txt", "golden.json")
 
 
@@ -45,7 +45,8 @@ class OpenedBundle:
     Attributes:
         folder: its folder.
         description: its model.json.
-        labels: the classes' names, in the order of the scores; none of a file that gives features.
+        labels: the classes' names, in the order of the scores; none of a file that gives features
+            or a feature map.
         preprocessing: how images become the file's input.
         runner: the loaded file.
     """
@@ -72,14 +73,24 @@ class OpenedBundle:
         return self.description["sha256"]
 
     @property
+    def output_kind(self) -> Output:
+        """What the file gives."""
+        return self.description["output"]["kind"]
+
+    @property
+    def scores_classes(self) -> bool:
+        """Whether the file has a score for each class."""
+        return scores_classes(self.output_kind)
+
+    @property
     def gives_features(self) -> bool:
-        """Whether the file gives features, and no scores of classes."""
-        return self.description["output"]["kind"] == "features"
+        """Whether the file gives the features of an image."""
+        return self.output_kind == "features"
 
     @property
     def from_logits(self) -> bool:
         """Whether scores are logits; otherwise they are probabilities."""
-        return self.description["output"]["kind"] == "logits"
+        return self.output_kind == "logits"
 
     @property
     def head_activation(self) -> HeadActivation:
@@ -100,25 +111,35 @@ class OpenedBundle:
         """The files that an app or a page needs, relative to the folder.
 
         Raises:
-            UsageError: features are not those of images, or the gallery is incomplete or of another
-                file.
+            UsageError: scores or features are not those of the whole image, or the gallery is
+                incomplete or of another file.
         """
-        if not self.gives_features:
-            return [*FILES]
-        self.check_features()
-        names = [name for name in FILES if name != "labels.txt"]
-        return names + gallery_files(self.folder, self.gallery)
+        names = [name for name in FILES if self.scores_classes or name != "labels.txt"]
+        if self.output_kind == "feature_map":
+            return names
+        self.check_one_row()
+        return names + (gallery_files(self.folder, self.gallery) if self.gives_features else [])
 
     def check_features(self) -> None:
         """Raises a `UsageError` unless the file gives a vector of features for an image."""
-        kind, shape = (self.description["output"][name] for name in ("kind", "shape"))
+        what = self.output_kind if self.scores_classes else "a feature map"
         if not self.gives_features:
-            raise UsageError(f"{self.folder} gives {kind}; export it with output features.")
+            raise UsageError(f"{self.folder} gives {what}; export it with output='features'.")
+        self.check_one_row()
+
+    def check_one_row(self) -> None:
+        """Raises a `UsageError` unless the scores or features are those of the whole image."""
+        kind, shape = self.output_kind, tuple(self.description["output"]["shape"])
         if len(shape) != 2:
-            raise UsageError(f"{self.folder} gives features of every token; choose another model.")
+            raise UsageError(
+                f"{self.folder} gives {kind} {shape} of parts of a picture, which only programs of "
+                "your own can use; expected (1, n), of the whole picture: choose another model."
+            )
 
     def predict(self, inputs: np.ndarray) -> np.ndarray:
-        """Scores (n, classes) or features (n, features) of preprocessed images, float32.
+        """Scores (n, classes), features (n, features) or feature maps (n, rows, columns, features).
+
+        They are float32, of preprocessed images.
 
         Raises:
             UsageError: the values are not those of preprocessed images.
@@ -149,7 +170,7 @@ def open_bundle(folder: str | os.PathLike, trusted: bool = True) -> OpenedBundle
             f"{folder / 'model.json'}: $.output.kind must be one of "
             f"{', '.join(get_args(Output))}. Received: {shown(kind)}; export it again."
         )
-    labels = () if kind == "features" else read_labels(folder / "labels.txt")
+    labels = read_labels(folder / "labels.txt") if scores_classes(kind) else ()
     fields = {field.name for field in dataclasses.fields(Preprocessing)}
     known = {name: value for name, value in description["input"].items() if name in fields}
     grey = known.get("channels") == CHANNELS[1]
@@ -174,12 +195,12 @@ def _check_tensors(bundle: OpenedBundle) -> None:
             f"model.tflite. Received: {expected}; export it again."
         )
     stated = tuple(bundle.description["output"]["shape"])
-    if bundle.gives_features and scores != stated:
+    if not bundle.scores_classes and scores != stated:
         raise UsageError(
             f"{bundle.folder / 'model.json'}: $.output.shape must be {scores}, that of "
             f"model.tflite. Received: {stated}; export it again."
         )
-    if not bundle.gives_features and scores[-1:] != (len(bundle.labels),):
+    if bundle.scores_classes and scores[-1:] != (len(bundle.labels),):
         raise UsageError(
             f"{bundle.folder / 'labels.txt'}: expected {scores[-1]} names, the classes of "
             f"model.tflite. Received: {len(bundle.labels)}; export it again."

@@ -88,7 +88,7 @@ def write_bundle(
     }
     with _files.replacing_folder(folder) as temporary:
         shutil.copyfile(made.content, temporary / "model.tflite")
-        if about.options.output != "features":
+        if about.options.scores_classes:
             write_labels(temporary / "labels.txt", about.class_names)
         _files.write_json(temporary / "golden.json", golden)
         if made.recipe is not None:
@@ -153,8 +153,8 @@ def _description(
 def _output(about: About) -> dict[str, Any]:
     """What the output is; explained where its probabilities are sigmoids."""
     kind, classes, activation = about.options.output, len(about.class_names), about.activation
-    if kind == "features":
-        return {"kind": kind, "normalized": about.normalized}
+    if not about.options.scores_classes:
+        return {"kind": kind, **({} if about.options.is_map else {"normalized": about.normalized})}
     output = {"kind": kind, "classes": classes}
     if activation is None:
         return output

@@ -252,7 +252,7 @@ def _exact_layers(graph: InferenceGraph) -> tuple[str, ...]:
     A head that compares normalised features multiplies their cosines by a hundred or so, and with
     them what int8 rounds.
     """
-    has_head = graph.tail is None and graph.options.output != "features"
+    has_head = graph.tail is None and graph.options.scores_classes
     compares = has_head and getattr(graph.spec, "normalized_features", False)
     return ("head",) if compares and "head/kernel" in graph.weights else ()
 

@@ -37,6 +37,7 @@ _OUTPUTS = {
     "logits": "A score for each class; their softmax gives probabilities.",
     "probabilities": "The probability of each class.",
     "features": "The input of the classifier's last layer.",
+    "feature_map": "The features of each patch of the image, in rows and columns.",
 }
 _ONE_SCORE = {
     "logits": "One score, whose sigmoid is the probability of the class.",
@@ -50,7 +51,7 @@ _INDEPENDENT = {
 
 
 def meaning(output: str, classes: int, activation: HeadActivation | None = None) -> str:
-    """A sentence about the "logits", "probabilities" or "features" of a file."""
+    """A sentence about the output of a file."""
     known = _ONE_SCORE if classes == 1 else _INDEPENDENT if activation == "sigmoid" else _OUTPUTS
     return known.get(output, _OUTPUTS[output])
 
@@ -95,7 +96,7 @@ def append_labels(file: BinaryIO, about: About, graph: Graph) -> None:
 def _labels(about: About, graph: Graph) -> tuple[str, ...] | None:
     """The labels, if a file's output has a score for each of them."""
     shape = graph.tensors[graph.outputs[0]].shape
-    scored = about.labels and about.options.output != "features"
+    scored = about.labels and about.options.scores_classes
     return about.labels if scored and shape[1:] == (len(about.labels),) else None
 
 

@@ -19,17 +19,20 @@ from keras_vit.specs import Spec, ViTSpec
 _WORTH_SMOOTHING = 4.0
 
 
-def balance(spec: ViTSpec, p: Parameters, ranges: dict[str, np.ndarray]) -> None:
+def balance(
+    spec: ViTSpec, p: Parameters, ranges: dict[str, np.ndarray], as_map: bool = False
+) -> None:
     """Balances rewritten parameters in place, given the ranges of channels on real images.
 
     Args:
         spec: spec of a ViT or a hybrid.
         p: its parameters, after rewrites for which `balances` is true.
         ranges: the result of `inference.channel_ranges`.
+        as_map: whether the output is a feature map.
     """
     largest = np.max([ranges[f"encoderblock_{i}"] for i in range(spec.depth)], axis=0)
     scale = _powers_of_two(largest)
-    wired = wiring_of(spec, p)
+    wired = wiring_of(spec, p, as_map)
     foldable = wired.foldable(p)
     stream = {norm: foldable[norm] for norm in wired.stream_norms}
     _scale_stream(p, wired.stream_writers(p), stream, scale)

@@ -11,7 +11,7 @@ from keras_vit.deploy.graph.rewrites import REWRITES
 from keras_vit.specs import Preprocessing, Spec
 
 Input = Literal["float32", "uint8"]
-Output = Literal["logits", "probabilities", "features"]
+Output = Literal["logits", "probabilities", "features", "feature_map"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +22,7 @@ class GraphOptions:
         input: "float32", preprocessed as for Keras; "uint8", RGB or grey pixels of the
             right size.
         output: "logits"; "probabilities", their softmax, or of one logit its sigmoid; "features",
-            the input of the head.
+            the input of the head; "feature_map" (rows, columns, features), what is pooled to them.
         batch: a fixed number of images; None for any.
         rewrites: names in `REWRITES`.
         normalize: whether features are divided by their L2 norm.
@@ -45,6 +45,21 @@ class GraphOptions:
             choice(field, getattr(self, field), get_args(choices))
         if flag("normalize", self.normalize) and self.output != "features":
             raise UsageError(f"normalize is for output='features'. Received: {self.output!r}.")
+
+    @property
+    def scores_classes(self) -> bool:
+        """Whether the output has a score for each class."""
+        return scores_classes(self.output)
+
+    @property
+    def is_map(self) -> bool:
+        """Whether the output is a feature map."""
+        return self.output == "feature_map"
+
+
+def scores_classes(output: str) -> bool:
+    """Whether an output has a score for each class; others are features."""
+    return output in ("logits", "probabilities")
 
 
 # One image as Keras reads it, and its logits.

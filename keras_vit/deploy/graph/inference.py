@@ -71,14 +71,22 @@ def prepare(graph: InferenceGraph, calibration: np.ndarray | None = None) -> Inf
     spec, parameters, options = graph.spec, graph.weights, graph.options
     grid = spec.grid(graph.image_size) if isinstance(spec, ViTSpec) else (0, 0)
     resolve_parameters(spec, parameters, grid)
-    if options.output == "features" or graph.tail is not None:
-        for part in ("kernel", "bias"):
-            parameters.pop(f"head/{part}", None)
-    uint8 = options.input == "uint8"
-    rewrite(spec, parameters, graph.preprocessing, options.rewrites, uint8)
+    for name in [name for name in parameters if _is_unread(name, graph)]:
+        del parameters[name]
+    uint8, as_map = options.input == "uint8", options.is_map
+    rewrite(spec, parameters, graph.preprocessing, options.rewrites, uint8, as_map)
     if calibration is not None and balances(spec, options.rewrites):
-        balance(spec, parameters, channel_ranges(graph, calibration))
+        balance(spec, parameters, channel_ranges(graph, calibration), as_map)
     return graph
+
+
+def _is_unread(name: str, graph: InferenceGraph) -> bool:
+    """Whether the output does not depend on a parameter; all that follows a map is left out."""
+    part = name.partition("/")[0]
+    if graph.options.is_map:
+        norm = getattr(graph.spec, "norm_after_pooling", False) and part == "encoder_norm"
+        return norm or part in ("pooling", "pre_logits", "projection", "head")
+    return part == "head" and (graph.options.output == "features" or graph.tail is not None)
 
 
 def variables_of(model: Any) -> list[tf.Variable]:
@@ -105,10 +113,15 @@ def forward(
             scale = np.asarray(preprocessing.scale, np.float32)
             images = (images - preprocessing.mean) * (1 / scale)
     if isinstance(spec, ResNetSpec):
-        x = bit(ops, images)
+        x = bit(ops, images, options.is_map)
     else:
         only = ops.wiring.first_tokens if "class_token_only" in options.rewrites else None
-        x = encode(ops, stem(ops, images) if spec.stem else images, only)
+        x = encode(ops, stem(ops, images) if spec.stem else images, only, options.is_map)
+        if options.is_map:
+            # (batch, patches, hidden_dim) to (batch, rows, columns, hidden_dim)
+            x = tf.reshape(x, (-1, *spec.grid(graph.image_size), spec.hidden_dim))
+    if options.is_map:
+        return x
     if graph.tail is not None:
         return graph.tail(x, training=False)
     if "head/kernel" not in graph.weights:

@@ -22,8 +22,8 @@ def stem(ops: TensorFlowOps, x: tf.Tensor) -> tf.Tensor:
     return x
 
 
-def bit(ops: TensorFlowOps, x: tf.Tensor) -> tf.Tensor:
-    """See `models/bit.py`."""
+def bit(ops: TensorFlowOps, x: tf.Tensor, as_map: bool = False) -> tf.Tensor:
+    """See `models/bit.py`; with `as_map`, the feature map before the pooling."""
     x = _conv(ops, "conv_root", x, 2)
     with tf.name_scope("pool_root"):
         x = tf.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)])
@@ -33,6 +33,8 @@ def bit(ops: TensorFlowOps, x: tf.Tensor) -> tf.Tensor:
     for unit in ops.spec.units:
         x = ops.part(unit.name, _preactivation_unit, unit, x)
     x = tf.nn.relu(_group_norm(ops, "group_norm", x))
+    if as_map:
+        return x
     with tf.name_scope("pooling"):
         return tf.reduce_mean(x, axis=(1, 2))
 

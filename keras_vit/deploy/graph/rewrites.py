@@ -32,21 +32,30 @@ def rewrite(
     preprocessing: Preprocessing,
     rewrites: Iterable[str],
     uint8: bool,
+    as_map: bool = False,
 ) -> Parameters:
-    """Applies the passes of the named `REWRITES` in place, in the order of that table."""
+    """Applies the passes of the named `REWRITES` in place, in the order of that table.
+
+    Args:
+        spec, parameters: the model, after `resolve_parameters`.
+        preprocessing: mean and scale of uint8 pixels.
+        rewrites: names in `REWRITES`.
+        uint8: whether the input is pixels.
+        as_map: whether the output is a feature map.
+    """
     rewrites = set(rewrites) - (set() if uint8 else {"uint8_input"})
-    wired = wiring_of(spec, parameters)
+    wired = wiring_of(spec, parameters, as_map)
     for name, apply in REWRITES.items():
         if name in rewrites and apply is not None:
             apply(spec, parameters, wired, preprocessing)
     return parameters
 
 
-def wiring_of(spec: Spec, parameters: Parameters) -> Wiring:
+def wiring_of(spec: Spec, parameters: Parameters, as_map: bool = False) -> Wiring:
     """Who reads what in the graph of these parameters."""
     # Two classifiers that were not averaged each read a part of the features.
     one = "head/kernel" in parameters and "head/distillation_kernel" not in parameters
-    return wiring(spec, head=one)
+    return wiring(spec, one, as_map)
 
 
 def resolve_parameters(spec: Spec, p: Parameters, grid: tuple[int, int]) -> None:

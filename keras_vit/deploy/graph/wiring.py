@@ -110,13 +110,19 @@ class Wiring:
 
 
 @functools.cache
-def wiring(spec: Spec, head: bool) -> Wiring:
-    """The wiring of a model; `head` says whether it has a Dense layer "head". A BiT has none."""
+def wiring(spec: Spec, head: bool, as_map: bool = False) -> Wiring:
+    """The wiring of a model; a BiT has none.
+
+    Args:
+        spec: spec of the model.
+        head: whether it has a Dense layer "head".
+        as_map: whether its output is a feature map.
+    """
     found = Wiring()
     if isinstance(spec, ResNetSpec):
         return found
     ops = _Recorder(spec, found)
-    x = encode(ops, _Value())
+    x = encode(ops, _Value(), as_map=as_map)
     ops.use(ops.dense("head", x) if head else x)
     return found
 

@@ -12,6 +12,7 @@ import numpy as np
 from keras_vit._checks import not_negative
 from keras_vit._errors import UsageError
 from keras_vit._json import Amount, Text
+from keras_vit.deploy.graph.graph_options import scores_classes
 from keras_vit.deploy.judge import significance
 from keras_vit.deploy.precisions import DEFAULT_DROP, Budget, precision_named
 from keras_vit.deploy.reference_scores import (
@@ -38,6 +39,8 @@ HALF_PRECISION = Budget(0.99, 2e-2, 1e-2, None)
 _TIE = 1e-5
 # Of fewer images, the nearest ones are most of them.
 _FEWEST = 4 * NEIGHBOURS
+# Of feature maps, so many patches are looked up among each other.
+_PATCHES = 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +61,8 @@ class Verdict:
         comparisons: number of compared score vectors: one for each image or, if every token has
             scores, one for each token. None: the number of images.
         recall: of features, the part of each image's ten nearest others by Keras' that are also
-            among the ten nearest by the file's; None for classes and for fewer than 40 images.
+            among the ten nearest by the file's; of feature maps, the same of 2,000 of the patches.
+            None for classes and for fewer than 40 images or patches.
         accuracy, keras_accuracy: accuracies of the file and of Keras; None without labels. Those of
             features are of the vote of the ten nearest other images (`neighbours.shares`).
         majority: fraction of the images that belong to the most frequent class.
@@ -101,7 +105,8 @@ class Verdict:
         if self.agreement is not None:
             figures.append(f"the class of Keras on {self.agreement:.2%}")
         if self.recall is not None:
-            figures.append(f"{self.recall:.2%} of Keras' {NEIGHBOURS} nearest images")
+            what = "images" if self.comparisons in (None, self.images) else "patches"
+            figures.append(f"{self.recall:.2%} of Keras' {NEIGHBOURS} nearest {what}")
         difference, scale = f"{self.max_difference:.2g}", f"{self.scale:.2g}"
         figures.append(f"largest difference of a score {difference} on a scale of {scale}")
         if self.keras_classes == 1 < self.images:
@@ -293,7 +298,7 @@ def compare(
         candidate: the file's scores for the same inputs.
         targets: the true classes (n,), of a single score 0 and 1; None if unknown. They are not
             used if each token has scores, because they are classes of images.
-        output: what the arrays are: "logits", "probabilities" or "features".
+        output: what the arrays are, as `GraphOptions.output`.
 
     Raises:
         UsageError: the precision is unknown, the shapes differ, or a target is not a class.
@@ -307,11 +312,15 @@ def compare(
             f"{reference.shape}, candidate {candidate.shape}."
         )
     expected, actual = rows_of(reference), rows_of(candidate)
-    scale, features = scale_of(expected), output == "features"
+    scale = scale_of(expected)
     targets = targets if reference.ndim == 2 else None
-    if features:
+    if not scores_classes(output):
         found = {"agreement": None}
-        found |= _neighbours(expected, actual, targets) if reference.ndim == 2 else {}
+        if output == "feature_map":
+            places = np.linspace(0, len(expected) - 1, min(len(expected), _PATCHES)).astype(int)
+            found |= _neighbours(expected[places], actual[places], None)
+        elif reference.ndim == 2:
+            found |= _neighbours(expected, actual, targets)
     else:
         answers = [answer_scores(rows, output == "logits") for rows in (expected, actual)]
         agree = _agree(*answers, _TIE * scale)
@@ -377,7 +386,7 @@ def _classes(expected: np.ndarray, actual: np.ndarray, agree: np.ndarray) -> dic
 def _neighbours(
     expected: np.ndarray, actual: np.ndarray, targets: np.ndarray | None
 ) -> dict[str, Any]:
-    """What the nearest other images are by Keras' features and by the file's."""
+    """What the nearest other images or patches are by Keras' features and by the file's."""
     if len(expected) < _FEWEST or not np.isfinite(actual).all():
         return {}
     rows = [unit(each) for each in (expected, actual)]

@@ -258,7 +258,11 @@ NO_IMAGE = "one image input .* of known size and one output"
         ("functional", {"output": "features"}, "output='features' needs a keras_vit model"),
         ("scaled images", {"input": "uint8"}, "input='uint8' needs a keras_vit .*'float32'"),
         ("first block", {"output": "probabilities"}, "output='probabilities' needs a keras_vit"),
-        ("no head", {"output": "logits"}, "only has output='features'. Received: 'logits'"),
+        (
+            "no head",
+            {"output": "logits"},
+            "has output='features' or 'feature_map'. Received: 'logits'",
+        ),
         ("mixed precision", {}, "Received: layers that compute in bfloat16; build it"),
         ("no graph", {}, NO_IMAGE),
         ("any size", {}, NO_IMAGE),

@@ -172,11 +172,19 @@ def reference_of(file, images=None):
     return ReferenceModel(model, weights, images, outputs)
 
 
-def assert_every_set_of_rewrites_is_exact(reference):
+def with_feature_map(reference):
+    """The reference with the features of patches in place of its outputs."""
+    model, weights, images, _ = reference
+    patches = encode(NumPyOps(model.spec, weights, model.grid), images.astype(float), as_map=True)
+    shape = len(images), *model.grid, model.spec.hidden_dim
+    return reference._replace(outputs=patches.reshape(shape))
+
+
+def assert_every_set_of_rewrites_is_exact(reference, output=None):
     model, weights, images, expected = reference
     without = "uint8_input" if model.spec.stem else "standardised_kernels"
     passes = REWRITES.keys() - {without, "uint8_input" if images.dtype != np.uint8 else ""}
-    output = "logits" if model.num_classes else "features"
+    output = output or ("logits" if model.num_classes else "features")
     for count in range(len(passes) + 1):
         for chosen in itertools.combinations(sorted(passes), count):
             options = GraphOptions(str(images.dtype), output, batch=None, rewrites=chosen)
@@ -197,6 +205,21 @@ def test_the_operations_in_float64_give_the_outputs_of_the_reference(fixtures, n
 @pytest.mark.parametrize("name", FILES)
 def test_every_set_of_rewrites_gives_them_too(fixtures, name):
     assert_every_set_of_rewrites_is_exact(reference_of(fixtures / name))
+
+
+# With registers; with a pooling of weights; with a norm after the pooling, which a map has not.
+@pytest.mark.parametrize("name", ["hf_dinov2_registers", "timm_map", "timm_sbb_reg4_gap"])
+def test_every_set_of_rewrites_gives_feature_maps(fixtures, name):
+    reference = with_feature_map(reference_of(fixtures / f"{name}.safetensors"))
+    [expected] = reference.model.intermediates("feature_map")(reference.images).values()
+    np.testing.assert_allclose(reference.outputs, expected, atol=2e-5)
+    assert_every_set_of_rewrites_is_exact(reference, "feature_map")
+    model, weights, images, expected = reference
+    options = GraphOptions(output="feature_map", batch=None)
+    how = model.image_size, model.preprocessing, options
+    balanced = prepare(InferenceGraph(model.spec, dict(weights), *how), images)
+    found = forward(balanced, images).numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
 
 
 def test_every_set_of_rewrites_gives_them_for_pixels(fixtures, rng):

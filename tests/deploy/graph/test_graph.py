@@ -103,9 +103,13 @@ def outputs_of(model):
     """Keras' outputs, by the names that a graph gives them."""
     images = inputs_of(model)
     logits = np.asarray(model(images, training=False))
-    features = model.intermediates("pre_logits")(images, training=False)["pre_logits"]
-    probabilities = softmax(logits, axis=-1)
-    return {"logits": logits, "probabilities": probabilities, "features": np.asarray(features)}
+    inner = model.intermediates("pre_logits", "feature_map")(images, training=False)
+    return {
+        "logits": logits,
+        "probabilities": softmax(logits, axis=-1),
+        "features": np.asarray(inner["pre_logits"]),
+        "feature_map": np.asarray(inner["feature_map"]),
+    }
 
 
 def assert_equals_keras(model, outputs=("logits",), sets_of_rewrites=(ALL, frozenset())):
@@ -148,7 +152,7 @@ def test_each_rewrite_alone_and_each_left_out_equals_keras(model, eager):
 
 @pytest.mark.parametrize("model", slow_but(("token", "distilled"), ARCHITECTURES), indirect=True)
 def test_probabilities_and_features_equal_keras(model, eager):
-    assert_equals_keras(model, ("probabilities", "features"))
+    assert_equals_keras(model, ("probabilities", "features", "feature_map"))
 
 
 @pytest.mark.parametrize("model", slow_but(("token", "stages"), ARCHITECTURES), indirect=True)

@@ -164,7 +164,9 @@ class FormsTest {
         val reason = "Following operations are not supported by GPU delegate: BATCH_MATMUL"
         phone.app.testEngines = RefusingEngines(Backend.GPU, EngineFailure.REFUSED, reason)
         val features = FolderBundles(File("../testing/features"))
-        phone.app.testBundles = AllBundles(AssetBundles(phone.app.assets), features)
+        val maps = FolderBundles(File("../testing/feature_maps"))
+        phone.app.testBundles =
+            AllBundles(AssetBundles(phone.app.assets), AllBundles(features, maps))
         phone.start()
     }
 }

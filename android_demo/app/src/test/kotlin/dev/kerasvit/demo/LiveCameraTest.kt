@@ -27,6 +27,8 @@ import java.util.concurrent.atomic.AtomicLong
 import kotlin.test.assertEquals
 import kotlin.test.assertFalse
 import kotlin.test.assertIs
+import kotlin.test.assertNotNull
+import kotlin.test.assertNotSame
 import kotlin.test.assertNull
 import kotlin.test.assertTrue
 import org.junit.After
@@ -111,6 +113,26 @@ class LiveCameraTest {
         assertEquals(5, answer.similar?.size)
         assertTrue(phone.shows(answer.rows[0].label))
         assertTrue(phone.shows("${answer.similar!![0].name}, "))
+    }
+
+    @Test
+    fun `what the camera sees becomes the colours of its patches, all of which are seen`() {
+        phone.withFeatureMaps()
+        val now = AtomicLong()
+        phone.app.testClock = Clock { now.addAndGet(7_000_000) }
+        startWithCamera()
+        sendToApp()
+        val first = assertIs<Result.Answer>(phone.state.result).patches
+        repeat(60) { sendToApp() }
+        val patches = assertNotNull(assertIs<Result.Answer>(phone.state.result).patches)
+        assertNotSame(first, patches)
+        assertEquals(8 to 8, patches.colours.run { rows to columns })
+        assertEquals(0.75f, patches.aspect)
+        phone.screenshot("camera_feature_map")
+        val name = phone.activity.getString(R.string.patches_shown, "8", "8")
+        val shown = phone.rule.onNodeWithContentDescription(name).fetchSemanticsNode()
+        assertEquals(shown.size.height.toFloat(), shown.boundsInRoot.height)
+        assertEquals(shown.size.width, shown.size.height * 3 / 4)
     }
 
     @Test

@@ -45,6 +45,7 @@ val looks: List<Look> = listOf(
     Look("answer") { emptyList() },
     Look("not sure") { listOf(Event.ChooseThreshold(100)) },
     Look("similar pictures") { listOf(Event.ChooseModel("digits-features")) },
+    Look("colours of patches") { listOf(Event.ChooseModel("digits-map")) },
     Look("nothing to compare with", isBusy = true) { state ->
         val model = state.models!!.single { it.name == "digits-features" }
         val bundle = model.bundle!!.copy(labels = emptyList(), gallery = null)
@@ -73,6 +74,9 @@ val looks: List<Look> = listOf(
         val model = state.models!!.single { it.name == "digits-features" }
         val added = model.copy(addedPictures = mapOf("0" to 3))
         listOf(Event.ChooseModel(model.name), Event.ModelRead(added), Event.Show(Screen.LABELS))
+    },
+    Look("labels, of a feature map") {
+        listOf(Event.ChooseModel("digits-map"), Event.Show(Screen.LABELS))
     },
     Look("new class") {
         val model = Event.ChooseModel("digits-features")

@@ -53,6 +53,10 @@ class Phone(val rule: ComposeTestRule = createEmptyComposeRule()) : TestRule by 
     /** With a model of features, and a gallery of digits. */
     fun withFeatures() = apply { app.testBundles = FolderBundles(File("../testing/features")) }
 
+    /** With a model that gives the features of each patch of a digit. */
+    fun withFeatureMaps() =
+        apply { app.testBundles = FolderBundles(File("../testing/feature_maps")) }
+
     fun start(saved: Bundle? = null, intent: Intent? = null): Phone {
         create(saved, intent)
         settle()

@@ -29,6 +29,21 @@ class WordingTest {
     }
 
     @Test
+    fun `a probability that is not nothing is not written as nothing`() {
+        val values = listOf(0.0, 1e-300, 0.00049, 0.00051, 0.00149, 0.5, 0.99999, 1.0)
+        // Behind a mark that keeps it from left to right.
+        val less = "\u200E<0.1%"
+        val expected = listOf("0.0%", less, less, "0.1%", "0.1%", "50.0%", "100.0%", "100.0%")
+        for (language in listOf("+en", "+zh-rCN")) {
+            RuntimeEnvironment.setQualifiers(language)
+            val wording = Wording(RuntimeEnvironment.getApplication().resources)
+            assertEquals(expected, values.map(wording::probability))
+        }
+        val spoken = wording.text(R.string.result_spoken, "7", less)
+        assertEquals(spoken, wording.spoken(model = null, "7", 0.0001))
+    }
+
+    @Test
     fun `how much XNNPACK took is said, or that it took all`() {
         val said = listOf(157, 127, null).map { delegated ->
             wording.delegated(EngineInfo(Backend.CPU, 1, "", delegated), operators = 157)

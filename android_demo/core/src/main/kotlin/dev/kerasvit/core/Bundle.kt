@@ -7,7 +7,8 @@ import java.nio.ByteBuffer
 
 /**
  * The files of one bundle: `model.json`, `labels.txt`, `golden.json` and `model.tflite`; perhaps
- * pictures in `samples`. One of features has no `labels.txt`, and perhaps a folder `gallery`.
+ * pictures in `samples`. One of features or of a feature map has no `labels.txt`; of features
+ * there is perhaps a folder `gallery`.
  */
 interface BundleFiles {
     /** The name of the bundle's folder: "digits-int8". */
@@ -47,7 +48,7 @@ data class Bundle(
     val description: Description,
     /**
      * The classes' names, in the order of the scores; of a single score "not cat" and "cat"; of
-     * features the classes of the gallery, perhaps none.
+     * features the classes of the gallery, perhaps none; none of a feature map.
      */
     val labels: List<String>,
     /** What features are compared with; null for scores, and where there is nothing. */
@@ -101,15 +102,17 @@ data class Input(
     val bytes: Int get() = size * type.bytes
 }
 
-/** The file's output (1, [size]). */
+/** The file's output (1, [size]); of a feature map the shape is that of [map]. */
 data class Output(
     val kind: OutputKind,
-    /** The number of classes, or of features. */
+    /** The number of classes, of features, or of all values of a feature map. */
     val size: Int,
     val type: DataType,
     /** Null if the values are the scores. */
     val quantization: Quantization?,
     val activation: Activation = Activation.SOFTMAX,
+    /** Of a feature map alone. */
+    val map: MapShape? = null,
 ) {
     /** Size of the tensor. */
     val bytes: Int get() = size * type.bytes
@@ -117,11 +120,20 @@ data class Output(
     /** Whether values are features, which classes come of only by comparing pictures. */
     val givesFeatures: Boolean get() = kind == OutputKind.FEATURES
 
+    /** Whether there is a score for each class. */
+    val scoresClasses: Boolean get() = !givesFeatures && map == null
+
     /** Whether a picture is of one of the classes; otherwise several can be right, or none. */
     val isExclusive: Boolean get() = activation == Activation.SOFTMAX || size == 1
 
     /** Number of probabilities: a single score has two, see [probabilities]. */
     val answers: Int get() = maxOf(size, 2)
+}
+
+/** A feature map: patches of a picture, each with as many features. */
+data class MapShape(val rows: Int, val columns: Int, val features: Int) {
+    /** Number of values. */
+    val size: Int get() = rows * columns * features
 }
 
 /** The type of a tensor's values. */
@@ -154,6 +166,9 @@ enum class OutputKind(val jsonName: String) {
 
     /** A vector that is similar for similar pictures. */
     FEATURES("features"),
+
+    /** A vector for each patch of a picture. */
+    FEATURE_MAP("feature_map"),
 }
 
 /** What makes probabilities of logits. */

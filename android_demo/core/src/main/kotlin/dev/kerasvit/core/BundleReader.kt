@@ -15,12 +15,12 @@ import java.security.MessageDigest
 fun readBundle(files: BundleFiles): Bundle {
     val description = readDescription(readJson(files, MODEL_JSON, MOST_TEXT))
     mapModel(files, description)
-    if (description.output.givesFeatures) {
-        val gallery = readGallery(files, description)
-        return Bundle(files.name, description, gallery?.classes.orEmpty(), gallery)
+    val output = description.output
+    if (output.scoresClasses) {
+        return Bundle(files.name, description, answers(readLabels(files, output.size)))
     }
-    val labels = readLabels(files, description.output.size)
-    return Bundle(files.name, description, answers(labels))
+    val gallery = if (output.givesFeatures) readGallery(files, description) else null
+    return Bundle(files.name, description, gallery?.classes.orEmpty(), gallery)
 }
 
 /**
@@ -106,12 +106,14 @@ private fun Fields.colours(): Colours =
 private fun readOutput(json: Fields): Output {
     val kind = json.choice("kind", OutputKind.values(), OutputKind::jsonName)
     val type = json.choice("dtype", DataType.values(), DataType::jsonName)
+    val map = if (kind == OutputKind.FEATURE_MAP) json.map() else null
     return Output(
         kind = kind,
-        size = if (kind == OutputKind.FEATURES) json.features() else json.classes(),
+        size = map?.size ?: if (kind == OutputKind.FEATURES) json.features() else json.classes(),
         type = type,
         quantization = readQuantization(json, type),
         activation = json.activation(),
+        map = map,
     )
 }
 
@@ -127,6 +129,17 @@ private fun Fields.features(): Int {
         fail("shape", "[1, features]")
     }
     return shape[1].toInt()
+}
+
+private fun Fields.map(): MapShape {
+    val shape = integers("shape")
+    val (rows, columns, features) = shape.drop(1).takeIf { shape.size == 4 && shape[0] == 1L }
+        ?: fail("shape", "[1, rows, columns, features]")
+    // One after the other, so that no product overflows.
+    val fits = listOf(rows, columns).all { it in 1..MOST_VALUES } && features in 1..MOST_CLASSES &&
+        rows * columns <= MOST_VALUES && rows * columns * features <= MOST_VALUES
+    if (!fits) fail("shape", "at most $MOST_CLASSES features and $MOST_VALUES values")
+    return MapShape(rows.toInt(), columns.toInt(), features.toInt())
 }
 
 /** Older bundles state none; it is unknown where a model has layers that are not keras_vit's. */
@@ -207,5 +220,6 @@ private val sha256 = Regex("[0-9a-f]{64}")
 private const val MOST_TEXT = 4 shl 20
 internal const val MOST_SIDE = 4096L
 private const val MOST_CLASSES = 1_000_000L
+private const val MOST_VALUES = 1L shl 24
 private const val MOST_OPERATORS = 1_000_000L
 private const val MOST_PARAMETERS = 1L shl 40

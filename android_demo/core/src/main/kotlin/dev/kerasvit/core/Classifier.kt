@@ -7,7 +7,7 @@ import java.nio.ByteBuffer
 
 /**
  * Classifies images with one engine, and times each step. Features are compared with the bundle's
- * gallery, where there is one.
+ * gallery, where there is one; a feature map becomes a picture.
  *
  * No memory is allocated for an image of the same size as the last one. For one thread. The times
  * leave out the warm-up, whose runs include what is done once: three, or fewer if they take a second.
@@ -27,7 +27,7 @@ class Classifier(
     /** From the input tensor to the output tensor. */
     val inference = Timings()
 
-    /** From the output tensor to the most probable classes, and to similar pictures. */
+    /** From the output tensor to the most probable classes, to similar pictures, to colours. */
     val reading = Timings()
 
     /** Whether the warm-up is over: the next image is timed. */
@@ -43,13 +43,14 @@ class Classifier(
     private val outputTensor = directBuffer(output.bytes)
     private val top = TopK(k)
     private val comparison = bundle.gallery?.let { GalleryComparison(it, output.size) }
-    private val classification = Classification(bundle, top, comparison)
+    private val components = output.map?.let(::PatchComponents)
+    private val classification = Classification(bundle, top, comparison, components)
 
     /**
      * Classifies one image.
      *
-     * @return an object that the next call overwrites; [Classification.predictions] and
-     *     [Classification.similar] copy it
+     * @return an object that the next call overwrites; [Classification.predictions],
+     *     [Classification.similar] and [Classification.patchColours] copy it
      * @throws EngineException if the runtime fails or the scores are not finite
      */
     fun classify(image: RgbImage): Classification {
@@ -92,12 +93,13 @@ class Classifier(
     private fun read(into: Classification) {
         readScores(outputTensor, output, into.scores)
         val areFinite =
-            if (output.givesFeatures) into.scores.all { it.isFinite() }
-            else probabilities(into.scores, output, into.probabilities)
+            if (output.scoresClasses) probabilities(into.scores, output, into.probabilities)
+            else into.scores.all { it.isFinite() }
         if (!areFinite) {
             throw EngineException(EngineFailure.NOT_FINITE, "the scores are NaN or infinite")
         }
         comparison?.compare(into.scores, into.probabilities)
+        components?.compute(into.scores)
         into.count = top.of(into.probabilities)
     }
 }
@@ -107,10 +109,14 @@ class Classification internal constructor(
     bundle: Bundle,
     private val top: TopK,
     private val comparison: GalleryComparison?,
+    private val components: PatchComponents?,
 ) {
     private val labels = bundle.labels
 
-    /** The score of each class, logits or probabilities, or the features: see [Output.kind]. */
+    /**
+     * The score of each class, logits or probabilities, or the features, of a map patch by patch:
+     * see [Output.kind].
+     */
     val scores = FloatArray(bundle.description.output.size)
 
     /** The probability of each of [Bundle.labels]; of features, its part of the votes. */
@@ -135,6 +141,9 @@ class Classification internal constructor(
 
     /** The gallery's most similar pictures, the most similar one first; none without a gallery. */
     fun similar(): List<SimilarPicture> = comparison?.similar().orEmpty()
+
+    /** The feature map as a picture; null of other outputs. */
+    fun patchColours(): PatchColours? = components?.colours()
 }
 
 /** A class and how probable it is. */

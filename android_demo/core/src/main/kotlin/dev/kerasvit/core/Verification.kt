@@ -35,7 +35,7 @@ data class Measured(
     /** Largest absolute difference of the scores. */
     val scoreDifference: Double,
     val scoreTolerance: Double,
-    /** Null for features, also [foundClass]. */
+    /** Null for features and feature maps, also [foundClass]. */
     val expectedClass: Int?,
     val foundClass: Int?,
     /** Median milliseconds of the inference alone. */
@@ -101,14 +101,14 @@ internal fun measure(
         result = classifier.classify(golden.image)
     }
     val (input, output) = bundle.description.run { input to output }
-    val givesFeatures = output.givesFeatures
+    val scoresClasses = output.scoresClasses
     val measured = Measured(
         tensorDifference = largestDifference(golden.tensor, readTensor(classifier.tensor, input)),
         tensorTolerance = golden.tolerances.tensor,
         scoreDifference = largestDifference(golden.scores, result.scores),
         scoreTolerance = golden.tolerances.scoresOn(engine.info.backend),
-        expectedClass = if (givesFeatures) null else golden.bestClass(output),
-        foundClass = if (givesFeatures) null else result.classes[0],
+        expectedClass = if (scoresClasses) golden.bestClass(output) else null,
+        foundClass = if (scoresClasses) result.classes[0] else null,
         inferenceMillis = classifier.inference.median(),
         info = engine.info,
     )

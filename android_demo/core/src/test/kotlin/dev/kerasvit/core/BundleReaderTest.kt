@@ -172,7 +172,7 @@ class BundleReaderTest {
         Triple("\"kind\": \"logits\", ", "", "output.kind is missing"),
         Triple("\"kind\": \"logits\"", "\"kind\": 3", "output.kind: expected text"),
         Triple("\"logits\"", "\"tokens\"",
-            "output.kind: expected logits or probabilities or features. Received: \"tokens\"."),
+            "output.kind: expected logits or probabilities or features or feature_map."),
         Triple("\"classes\": 3", "\"classes\": 4", "output.shape: expected [1, 4]"),
         Triple("\"classes\": 3", "\"classes\": 0", "output.classes: expected an integer from 1"),
         Triple("\"classes\": 3", "\"classes\": 1e9", "output.classes: expected an integer from 1"),
@@ -294,6 +294,40 @@ class BundleReaderTest {
             }
         }
     }
+
+    @Test
+    fun `a feature map has the rows, columns and features of its shape, and no labels`() {
+        val bundle = readBundle(mapFiles())
+        val output = bundle.description.output
+        assertEquals(MapShape(rows = 3, columns = 1, features = 1), output.map)
+        assertEquals(3, output.size)
+        assertFalse(output.givesFeatures || output.scoresClasses)
+        assertEquals(emptyList(), bundle.labels)
+        assertEquals(null, readBundle(mapFiles().with("gallery/gallery.json", "{")).gallery)
+        assertEquals(1 shl 24, of("[1, 4096, 4096, 1]").size)
+    }
+
+    @Test
+    fun `shapes that are no feature map's, or too large, are refused`() {
+        val forms = listOf("[1, 3]", "[3, 1, 1]", "[2, 3, 1, 1]", "[1, 3, 1, 1, 1]", "[]")
+        for (shape in forms) {
+            assertCorrupt("model.json", "output.shape: expected [1, rows, columns, features]") {
+                of(shape)
+            }
+        }
+        val sizes = listOf(
+            "[1, 0, 1, 1]", "[1, 1, -1, 1]", "[1, 1, 1, 0]", "[1, 1, 1, 1000001]",
+            "[1, 4096, 4097, 1]", "[1, 4096, 2048, 3]", "[1, 16777216, 16777216, 65536]",
+        )
+        for (shape in sizes) {
+            assertCorrupt("model.json", "output.shape: expected at most 1000000 features and") {
+                of(shape)
+            }
+        }
+    }
+
+    private fun of(shape: String): Output =
+        readBundle(mapFiles().edit("model.json", "[1, 3, 1, 1]", shape)).description.output
 
     @Test
     fun `a model of another size is refused`() {

@@ -65,6 +65,23 @@ class GoldenReaderTest {
         assertEquals(12, readGolden(files.with("golden.json", text), grey).tensor.size)
     }
 
+    @Test
+    fun `a feature map has its own shape, and may be large`() {
+        val files = mapFiles()
+        val scores = readGolden(files, readBundle(files)).scores
+        assertContentEquals(floatArrayOf(3.5f, 11.5f, -2f), scores)
+        assertCorrupt("golden.json", "scores.shape: expected [3, 1, 1]") {
+            readGolden(files.edit("golden.json", "[3, 1, 1]", "[1, 3, 1]"), readBundle(files))
+        }
+        val large = files.edit("model.json", "[1, 3, 1, 1]", "[1, 37, 37, 768]")
+        val encoded = Base64.getEncoder().encodeToString(ByteArray(37 * 37 * 768 * 4))
+        val values = "[37, 37, 768], \"base64\": \"$encoded"
+        val text = files.texts.getValue("golden.json").decodeToString()
+            .replace(Regex("\\[3, 1, 1], \"base64\": \"[^\"]*"), values)
+        val golden = readGolden(large.with("golden.json", text), readBundle(large))
+        assertEquals(37 * 37 * 768, golden.scores.size)
+    }
+
     @TestFactory
     fun `every bad form is refused with what was expected`(): List<DynamicTest> = listOf(
         Triple("\"format\": 1,", "", "format is missing"),

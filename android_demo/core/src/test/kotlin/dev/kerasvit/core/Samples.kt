@@ -86,6 +86,12 @@ fun oneScoreFiles(): MemoryFiles {
 fun featuresFiles(): MemoryFiles = sampleFiles().with("labels.txt", null as String?)
     .edit("model.json", "\"kind\": \"logits\", \"classes\": 3", "\"kind\": \"features\"")
 
+/** The same of a feature map, 3 x 1 patches of one feature: the three [fakeScores]. */
+fun mapFiles(): MemoryFiles = featuresFiles()
+    .edit("model.json", "\"kind\": \"features\"", "\"kind\": \"feature_map\"")
+    .edit("model.json", "\"shape\": [1, 3], ", "\"shape\": [1, 3, 1, 1], ")
+    .edit("golden.json", "\"shape\": [3], ", "\"shape\": [3, 1, 1], ")
+
 /** A gallery of three features for [featuresFiles]; the class of each vector, null for none. */
 fun MemoryFiles.withGallery(
     classes: List<String>,

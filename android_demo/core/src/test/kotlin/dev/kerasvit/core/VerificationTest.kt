@@ -105,8 +105,14 @@ class VerificationTest {
     }
 
     @Test
-    fun `features are compared as they are, and name no class`() {
-        val files = featuresFiles()
+    fun `features are compared as they are, and name no class`() =
+        comparesWithoutClasses(featuresFiles())
+
+    @Test
+    fun `a feature map is compared as it is, and names no class`() =
+        comparesWithoutClasses(mapFiles())
+
+    private fun comparesWithoutClasses(files: MemoryFiles) {
         val features = readBundle(files)
         val right = verify(files, features, FakeFactory(), listOf(Backend.CPU))
         val measured = assertIs<Outcome.Passed>(right.single().outcome).measured

@@ -43,7 +43,8 @@ import kotlinx.coroutines.withContext
  *
  * The functions suspend and may be called on the main thread; those called `...Blocking` wait.
  * Loading and computing happen on a thread of this object's own, one picture after the other. Of a
- * model of features the classes are those of its gallery; there may be none.
+ * model of features the classes are those of its gallery; there may be none, and are none of a
+ * feature map.
  *
  * All of them throw [EngineException] if the runtime fails, and [IllegalStateException] after [close].
  */

@@ -29,7 +29,8 @@ import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.isNamed
 
 /**
- * The most probable class in large letters, bars for all that were found, and similar pictures.
+ * The most probable class in large letters, bars for all that were found, and similar pictures; or
+ * the colours of patches.
  *
  * @param announcement what TalkBack says of it by itself, where it says anything
  * @param isOneOfTwo whether TalkBack must say which model an answer is of
@@ -52,6 +53,7 @@ internal fun AnswerPart(
         val model = answer.model.takeIf { isOneOfTwo }
         if (answer.rows.isNotEmpty()) Classes(answer.rows, threshold, announcement, model)
         answer.similar?.let { SimilarPart(it, model) }
+        answer.patches?.let { PatchPart(it, model) }
     }
 }
 

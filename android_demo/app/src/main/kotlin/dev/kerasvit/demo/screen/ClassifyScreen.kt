@@ -47,9 +47,11 @@ private fun Sheet(state: UiState, send: (Event) -> Unit, host: Host) = Column {
         val bar = WindowInsets.statusBars.asPaddingValues().calculateTopPadding()
         val isLive = hasDetails && state.wantedCamera != null
         val frame = (state.frame ?: UNKNOWN_FRAME).takeIf { isLive }
-        // The camera's picture has the whole width, as long as the best class is seen below it.
+        // The camera's picture has the whole width, as long as the best class is seen below it, or
+        // all colours of patches.
         val below = frame?.let { maxHeight - bar - maxWidth * it.height / it.width }
-        val limit = below?.coerceAtLeast(top + BEST) ?: maxHeight
+        val least = if (state.shownResult.answer?.patches == null) BEST else height
+        val limit = below?.coerceAtLeast(top + least) ?: maxHeight
         val peek = (top + height).coerceAtMost(maxHeight * 0.7f).coerceAtMost(limit)
         val most = maxHeight * 0.8f - top // Of the picture, something is still seen.
         BottomSheetScaffold(
@@ -103,7 +105,7 @@ private fun Beside(state: UiState, send: (Event) -> Unit, host: Host) = TwoPanes
 @Composable
 private fun speedOf(state: UiState): String? = LocalWording.current.speed(state.shownResult.answer)
 
-/** The class, or why there is none. */
+/** The class or the colours, or why there are none. */
 @Composable
 private fun Found(state: UiState, act: (Action) -> Unit, modifier: Modifier = Modifier) =
     Column(modifier.fillMaxWidth().padding(horizontal = MARGIN).padding(bottom = MARGIN)) {

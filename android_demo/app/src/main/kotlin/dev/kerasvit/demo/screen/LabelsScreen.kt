@@ -48,6 +48,10 @@ internal fun LabelsScreen(state: UiState, send: (Event) -> Unit, host: Host) {
             .padding(horizontal = MARGIN).padding(top = 8.dp),
     ) {
         state.model?.let { ModelChip(it) { send(Event.PickModel(rival = false)) } }
+        if (state.model?.bundle?.description?.output?.map != null) {
+            Secondary(wording.text(R.string.labels_of_map), Modifier.padding(vertical = 8.dp))
+            return@Column
+        }
         OutlinedTextField(
             state.settings.query,
             { send(Event.Search(it)) },

@@ -21,12 +21,16 @@ import dev.kerasvit.demo.R
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Time
 
-/** On what the model really ran, how long each step took, and what the model is. */
+/** What colours hold, on what the model really ran, how long each step took, what the model is. */
 @Composable
 internal fun RunDetails(result: Result, bundle: Bundle?, modifier: Modifier = Modifier) {
     val answer = result.answer ?: return
     val wording = LocalWording.current
     Column(modifier.fillMaxWidth().alpha(result.alpha)) {
+        answer.patches?.let {
+            Section(R.string.variance_title)
+            Secondary(wording.variance(it.colours))
+        }
         Section(R.string.run_title)
         Text(wording.backend(answer.info), style = MaterialTheme.typography.titleSmall)
         Secondary(wording.delegated(answer.info, answer.operators))

@@ -28,7 +28,7 @@ import dev.kerasvit.demo.state.UiState
 import dev.kerasvit.engine.Backend
 import kotlin.math.roundToInt
 
-/** Backend, threads and threshold. */
+/** Backend, threads and, where classes are named, threshold. */
 @OptIn(ExperimentalMaterial3Api::class)
 @Composable
 internal fun SettingsSheet(state: UiState, send: (Event) -> Unit) = ModalBottomSheet(
@@ -48,6 +48,7 @@ internal fun SettingsSheet(state: UiState, send: (Event) -> Unit) = ModalBottomS
         }
         Title(wording.text(R.string.setting_threads))
         Choice(THREADS, settings.threads, wording::count) { send(Event.ChooseThreads(it)) }
+        if (state.givesMapsOnly) return@Column
         Title(wording.text(R.string.setting_threshold, wording.threshold(settings.threshold)))
         val name = wording.text(R.string.setting_threshold_label)
         Slider(

@@ -8,6 +8,7 @@ import android.icu.util.MeasureUnit
 import dev.kerasvit.core.Bundle
 import dev.kerasvit.core.Measured
 import dev.kerasvit.core.Outcome
+import dev.kerasvit.core.PatchColours
 import dev.kerasvit.demo.R
 import dev.kerasvit.demo.state.Comparison
 import dev.kerasvit.demo.state.Model
@@ -40,8 +41,12 @@ internal class Wording(val resources: Resources) {
     private fun format(pattern: CharSequence, values: Array<out Any>): String =
         String.format(locale, pattern.toString(), *values)
 
-    /** "98.7%" */
-    fun probability(value: Double): String = percent(value, digits = 1)
+    /** "98.7%"; "<0.1%" of what is not nothing, but would be "0.0%". */
+    fun probability(value: Double): String {
+        val text = percent(value, digits = 1)
+        if (value == 0.0 || text != percent(0.0, digits = 1)) return text
+        return "$LEFT_TO_RIGHT<" + percent(0.001, digits = 1)
+    }
 
     /** "50%" */
     fun threshold(percents: Int): String = percent(percents / 100.0, digits = 0)
@@ -152,9 +157,31 @@ internal class Wording(val resources: Resources) {
         )
     }
 
-    private fun features(bundle: Bundle): String? = bundle.description.output
-        .takeIf { it.givesFeatures }
-        ?.let { plural(R.plurals.model_features, it.size, count(it.size)) }
+    private fun features(bundle: Bundle): String? {
+        val output = bundle.description.output
+        val map = output.map
+        return when {
+            map != null -> map.run {
+                val number = count(features)
+                plural(R.plurals.model_map, features, count(columns), count(rows), number)
+            }
+            output.givesFeatures ->
+                plural(R.plurals.model_features, output.size, count(output.size))
+            else -> null
+        }
+    }
+
+    /** What TalkBack says of the picture. */
+    fun shown(colours: PatchColours): String =
+        colours.run { text(R.string.patches_shown, count(columns), count(rows)) }
+
+    /** "Red 52.1% · Green 29.8%" */
+    fun variance(colours: PatchColours): String {
+        if (colours.fractions.isEmpty()) return text(R.string.variance_none)
+        val names = listOf(R.string.variance_red, R.string.variance_green, R.string.variance_blue)
+        val parts = colours.fractions.mapIndexed { i, it -> text(names[i], probability(it)) }
+        return joined(*parts.toTypedArray())
+    }
 
     /** "3 pictures added" */
     fun addedPictures(number: Int): String =
@@ -254,5 +281,8 @@ internal class Wording(val resources: Resources) {
         return percent.format(value)
     }
 }
+
+// Where words go from right to left, "<" would be at the other side of the number.
+private const val LEFT_TO_RIGHT = '\u200E'
 
 private fun whole(value: Double): Double = Math.rint(value)

@@ -2,6 +2,7 @@ package dev.kerasvit.demo.state
 
 import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.Bundle
+import dev.kerasvit.core.PatchColours
 import dev.kerasvit.core.Prediction
 import dev.kerasvit.engine.Backend
 import dev.kerasvit.engine.EngineInfo
@@ -73,10 +74,16 @@ data class UiState(
     /** The least side of the camera's frames: enlarged ones would lack what a model could see. */
     val wantedFrameSide: Int
         get() {
-            val shown = listOfNotNull(model, rival.takeIf { settings.screen == Screen.COMPARE })
-            val inputs = shown.mapNotNull { it.bundle?.description?.input }
+            val inputs = used.mapNotNull { it.bundle?.description?.input }
             return inputs.fold(FRAME_SIDE) { side, input -> maxOf(side, input.width, input.height) }
         }
+
+    /** Whether no class can be named: all that is used gives feature maps. */
+    val givesMapsOnly: Boolean
+        get() = used.isNotEmpty() && used.all { it.bundle?.description?.output?.map != null }
+
+    private val used: List<Model>
+        get() = listOfNotNull(model, rival.takeIf { settings.screen == Screen.COMPARE })
 }
 
 /** What survives the end of the process: small, and nothing of it is computed. */
@@ -188,7 +195,7 @@ sealed class Result {
 
     /**
      * @property rows the most probable classes, the most probable first; there may be none of
-     *     features
+     *     features, and are none of a feature map
      */
     data class Answer(
         val model: String,
@@ -196,8 +203,10 @@ sealed class Result {
         val info: EngineInfo,
         val operators: Int,
         val times: Times,
-        /** Null of scores; empty where there is nothing to compare features with. */
+        /** Null unless the model gives features; empty where there is nothing to compare with. */
         val similar: List<Similar>? = null,
+        /** Of a feature map alone. */
+        val patches: Patches? = null,
         /** How many of the camera's frames are classified in a second; null if not measured. */
         val framesPerSecond: Double? = null,
     ) : Result()
@@ -207,6 +216,13 @@ sealed class Result {
 
 /** A picture of a gallery, most similar to the one that is shown. */
 data class Similar(val name: String, val similarity: Double, val thumbnail: Preview?)
+
+/**
+ * A feature map as a picture.
+ *
+ * @property aspect the width by the height of what the model sees of a picture
+ */
+data class Patches(val colours: PatchColours, val aspect: Float)
 
 /** Whether a class is probable enough to be named; [threshold] in percent. */
 fun Prediction.isNamed(threshold: Int): Boolean = probability >= threshold / 100.0

@@ -5,6 +5,7 @@ import dev.kerasvit.core.BundleException
 import dev.kerasvit.core.Classification
 import dev.kerasvit.core.Classifier
 import dev.kerasvit.core.Clock
+import dev.kerasvit.core.CropBox
 import dev.kerasvit.core.Gallery
 import dev.kerasvit.core.GalleryPicture
 import dev.kerasvit.core.RgbImage
@@ -18,6 +19,7 @@ import dev.kerasvit.core.readGolden
 import dev.kerasvit.core.readModel
 import dev.kerasvit.demo.source.Bundles
 import dev.kerasvit.demo.state.Job
+import dev.kerasvit.demo.state.Patches
 import dev.kerasvit.demo.state.Preview
 import dev.kerasvit.demo.state.Problem
 import dev.kerasvit.demo.state.Result
@@ -174,8 +176,9 @@ internal class LoadedModel(
     /** The features of an image. */
     fun featuresOf(image: RgbImage): FloatArray = classifier.classify(image).scores.copyOf()
 
-    /** A copy of the last result, for the screen. */
+    /** A copy of the last result, that of [image], for the screen. */
     fun answer(
+        image: RgbImage,
         framesPerSecond: Double?,
         thumbnail: (GalleryPicture) -> Preview?,
     ) = Result.Answer(
@@ -190,6 +193,7 @@ internal class LoadedModel(
             timeOf(classifier.reading),
         ),
         similar = similar(thumbnail),
+        patches = patches(image),
         framesPerSecond = framesPerSecond,
     )
 
@@ -198,6 +202,12 @@ internal class LoadedModel(
         return checkNotNull(last).similar().map {
             Similar(it.picture.name, it.similarity, thumbnail(it.picture))
         }
+    }
+
+    private fun patches(image: RgbImage): Patches? {
+        val colours = checkNotNull(last).patchColours() ?: return null
+        val seen = CropBox(image.width, image.height, bundle.description.input)
+        return Patches(colours, seen.run { (right - left) / (bottom - top) })
     }
 
     /** Times of one picture say nothing about another one's size. */

@@ -362,7 +362,7 @@ class Workshop(
             run(image)
             if (!isShown) return
             val perSecond = rate.perSecond.takeIf { job.source is Source.Camera && !it.isNaN() }
-            val answer = answer(perSecond, pictures::thumbnail)
+            val answer = answer(image, perSecond, pictures::thumbnail)
             publish(Event.Classified(job, isRival, answer, nowMillis()))
         } catch (error: EngineException) {
             fail(job, isRival, problem(error))
