@@ -80,20 +80,21 @@ def _verify(arguments: Arguments) -> None:
 
 
 def _table(check: Any) -> str:
-    """The kinds of kernels, one a line."""
-    columns = {
-        "kernels": [each.kernels for each in check.kernels],
-        f"{'scores' if check.labels else 'features'} differ by": [
-            "refused" if each.difference is None else f"{each.difference:.1e}"
-            for each in check.kernels
-        ],
-        "at most": [f"{each.tolerance:.1e}" for each in check.kernels],
-        "class": ["" if each.found is None else check.labels[each.found] for each in check.kernels],
-        "ms": [
-            "" if each.milliseconds is None else f"{each.milliseconds:.2f}"
-            for each in check.kernels
-        ],
-    }
-    if check.expected is None:
-        del columns["class"]
-    return table(tuple(columns), list(zip(*columns.values(), strict=True)))
+    """The kinds of kernels, one a line; a column that holds nothing is left out."""
+    header = ("kernels", f"{'scores' if check.labels else 'features'} differ by", "at most")
+    columns = zip((*header, "class", "ms"), *_rows(check), strict=True)
+    header, *rows = zip(*(each for each in columns if any(each[1:])), strict=True)
+    return table(header, rows)
+
+
+def _rows(check: Any) -> list[tuple[str, ...]]:
+    return [
+        (
+            each.kernels,
+            "refused" if each.difference is None else f"{each.difference:.1e}",
+            f"{each.tolerance:.1e}",
+            "" if each.found is None else check.labels[each.found],
+            "" if each.milliseconds is None else f"{each.milliseconds:.2f}",
+        )
+        for each in check.kernels
+    ]
