@@ -12,6 +12,7 @@ import importlib.util
 import math
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -77,6 +78,21 @@ def setting(
     names = ["none" if name == "float32" else name for name in KERAS_VIT]
     converter = Converter(resolve(model), names, calibration)
     return Setting(model, images, calibration, threads, converter)
+
+
+def in_turn(calls: dict[Any, Callable[[], Any]], rounds: int) -> dict[Any, list[float]]:
+    """The seconds of each call in each round; before each it is made once without being timed.
+
+    The caches and threads may still be busy with the call before.
+    """
+    times: dict[Any, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            call()
+            start = time.perf_counter()
+            call()
+            times[name].append(time.perf_counter() - start)
+    return times
 
 
 def contender(name: str, setting: Setting) -> Contender:

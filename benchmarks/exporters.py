@@ -13,7 +13,6 @@ import dataclasses
 import os
 import platform
 import sys
-import time
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -95,14 +94,14 @@ def main(arguments: Arguments) -> None:
         built = contenders.ablation(setting, say=_say)
     else:
         built = _built(selected, setting)
-    times = _timed(built, arguments.rounds)
+    times = contenders.in_turn({name: made.run for name, made in built.items()}, arguments.rounds)
     first = next(iter(times.values()))
     rows = {}
     for name, made in built.items():
         cosine = None if made.logits is None else _cosine(made.logits, expected)
         # A ratio within a round: a slow machine slows down all contenders of the round.
         ratio = float(np.median(np.divide(times[name], first)))
-        median = float(np.median(times[name]))
+        median = 1e3 * float(np.median(times[name]))
         rows[name] = {"ms": median, "ratio": ratio, "bytes": made.bytes, "cosine": cosine}
     installed = " ".join(f"{name} {found}" for name in _PACKAGES if (found := _version(name)))
     machine = f"{platform.machine()}, {os.cpu_count()} CPUs, {arguments.threads} threads"
@@ -148,17 +147,6 @@ def _built(names: list[str], setting: Any) -> dict[str, Any]:
 
 def _say(line: str) -> None:
     print(f"  {line}", flush=True)
-
-
-def _timed(built: dict[str, Any], rounds: int) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {name: [] for name in built}
-    for _ in range(rounds):
-        for name, made in built.items():
-            made.run()  # a warm-up: threads and caches may still be busy with the contender before
-            start = time.perf_counter()
-            made.run()
-            times[name].append((time.perf_counter() - start) * 1e3)
-    return times
 
 
 def _cosine(actual: np.ndarray, expected: np.ndarray) -> float:

@@ -11,7 +11,7 @@ file is refused, full integers are not, or XNNPACK leaves an operator out.
 from __future__ import annotations
 
 import dataclasses
-import time
+import functools
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -163,13 +163,8 @@ def _ratios(
         runners = {
             name: Runner(of[precision].content, arguments.threads) for name, of in made.items()
         }
-        times: dict[str, list[float]] = {name: [] for name in runners}
-        for _ in range(arguments.rounds):
-            for name, runner in runners.items():
-                runner(image)  # the caches may still have another file's weights
-                start = time.perf_counter()
-                runner(image)
-                times[name].append(time.perf_counter() - start)
+        calls = {name: functools.partial(runner, image) for name, runner in runners.items()}
+        times = contenders.in_turn(calls, arguments.rounds)
         for name, seconds in times.items():
             quotients = np.divide(seconds, times[FAMILIES[0]])
             ratios[name, precision] = float(np.median(quotients))

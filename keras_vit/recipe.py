@@ -144,7 +144,7 @@ class Recipe:
     """Probability of random erasing: a box of the image becomes noise."""
     dropout: float | None = _setting(None, _checks.fraction, ("vit",))
     """Dropout rate after the positions, the attention and both MLP layers; default: that of the
-    model."""
+    model's name, 0 for the model that weights hold."""
     drop_path: float = _setting(0.0, _checks.fraction, ("vit",))
     """Stochastic depth: the rate in the last block; it rises linearly from 0 in the first."""
     position_embedding: str | None = _setting(None, only=("vit",))
@@ -213,7 +213,9 @@ class Recipe:
             if is_on and self.loss != "softmax":
                 raise UsageError(f"{what} loss='softmax'. Received: loss={self.loss!r}.")
         if self.lora and self.freeze != "none":
-            raise UsageError("lora freezes all but the head itself; leave freeze out.")
+            raise UsageError(
+                "lora freezes all but the head itself; leave freeze out, or take the recipe lora."
+            )
 
     def set_of(self, kind: Only) -> str:
         """The first setting that is only for a kind of training and is not off; "" if none is."""

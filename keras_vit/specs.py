@@ -38,6 +38,7 @@ from keras_vit.encoder.weight_rows import with_present_names
 # published ViT has 48 blocks and 22 billion parameters.
 MOST_PARAMETERS, MOST_TOKENS = 30_000_000_000, 1 << 16
 MOST_BLOCKS, MOST_CHANNELS, _MOST_STAGES, _MOST_REGISTERS = 256, 1 << 18, 8, 1 << 10
+RATES = ("dropout", "attention_dropout", "drop_path")  # fields of a ViTSpec, only for training
 
 
 class _Fields:
@@ -422,7 +423,7 @@ _VIT_CHECKS = {
     ),
     **dict.fromkeys(["norm_after_pooling", "normalized_features"], flag),
     "head_activation": functools.partial(choice, choices=get_args(HeadActivation)),
-    **dict.fromkeys(["dropout", "attention_dropout", "drop_path"], fraction),
+    **dict.fromkeys(RATES, fraction),
     **dict.fromkeys(["layer_norm_eps", "layer_scale"], positive_number),
     "registers": lambda field, value: _count(field, value, _MOST_REGISTERS),
 }

@@ -97,5 +97,7 @@ def test_jax_reads_every_layout_to_the_references_outputs(jax):
     for row in rows:
         name, *_, logits, encoded = row.split()
         assert logits == "-" or float(logits) <= 2e-5, row
-        # BiT's final norm divides values of up to 80 by very small deviations.
-        assert encoded == "-" or float(encoded) <= (1e-4 if name == "bit" else 5e-5), row
+        # BiT's final norm divides values of up to 80 by very small deviations, and timm_rope_gap's
+        # values reach 29.
+        bound = {"bit": 1e-4, "timm_rope_gap": 6e-5}.get(name, 5e-5)
+        assert encoded == "-" or float(encoded) <= bound, row

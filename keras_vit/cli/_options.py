@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from keras_vit import _checks, data, deploy
-from keras_vit._errors import UsageError
+from keras_vit._errors import UsageError, nearest, squeeze
 from keras_vit._files import check_replaceable, check_writable
 from keras_vit.cli._arguments import option
 from keras_vit.cli._printing import print_skipped
@@ -102,6 +102,12 @@ def check_weights(weights: str | None, model: str | None, run_instead: str = "--
         try:
             named_weights(weights)
         except UsageError:
+            if Path(weights).suffix in _WEIGHT_FILES:
+                raise UsageError(f"{weights}: there is no such file of weights.") from None
+            if similar := nearest(weights, [entry.name for entry in PUBLISHED]):
+                raise UsageError(
+                    f"{weights}: there is no such file; did you mean {similar}?"
+                ) from None
             raise UsageError(
                 f"{weights}: there is no such file; published weights need --model, such as "
                 "ViT_B16, or their full name, such as facebook/dinov2-small; other folders of the "
@@ -111,6 +117,15 @@ def check_weights(weights: str | None, model: str | None, run_instead: str = "--
     is_published = weights.partition("/")[0] in {entry.directory for entry in PUBLISHED}
     if Path(weights).suffix in _WEIGHT_FILES or not is_published:
         raise UsageError(f"{weights}: there is no such file of weights.")
+
+
+def holds_model(weights: str | None) -> bool:
+    """Whether weights say which model they are for: a file, a URL or a full published name."""
+    if weights is None or Path(weights).exists():
+        return weights is not None
+    from keras_vit.weights.catalogue import PUBLISHED
+
+    return squeeze(weights) not in {squeeze(entry.directory) for entry in PUBLISHED}
 
 
 def check_pictures(pictures: Sequence[Path]) -> None:

@@ -33,12 +33,19 @@ def planned(plan: Any, out: Path) -> str:
     parts = (
         f", {at_once} image{'' if at_once == 1 else 's'} at a time" if plan.accumulate > 1 else ""
     )
+    height, width = plan.image_size
+    once = (
+        "\nthe features of the images are computed once; the steps train the head on them"
+        if plan.keeps_features
+        else ""
+    )
     return (
-        f"training {plan.model}, {count(plan.parameters)} parameters{of}{devices}, to {out}\n"
+        f"training {plan.model} at {height} x {width} pixels, {count(plan.parameters)} parameters"
+        f"{of}{devices}, to {out}\n"
         f"{plan.steps:,} steps of {plan.batch_size} images{start}: {_times(epochs)} passes over "
         f"the {plan.examples:,} training images; {plan.held_out:,} are held out\n"
         f"memory{each}: about {size(plan.memory)}{parts}, and what TensorFlow or JAX itself needs"
-        f"{free}"
+        f"{free}{once}"
     )
 
 
@@ -59,14 +66,22 @@ def previewed(plan: Any, costs: Any, recipe: Any, out: Path) -> str:
     devices = "" if plan.devices == 1 else f" of each of {plan.devices} devices"
     of = ", ".join(f"{name} {size(value)}" for name, value in parts.items())
     total = costs.step_flops * plan.steps
+    if plan.keeps_features:
+        total += costs.forward_flops * (plan.examples + plan.held_out)
     warmup = f"{plan.warmup:,} step{'' if plan.warmup == 1 else 's'}"
     return (
         f"{planned(plan, out)}\n\n{profile_table(costs.layers)}\n\n"
         f"learning rate: rises to {rate:g} in {warmup}, then {falls}\n"
-        f"operations: {count(costs.forward_flops)}FLOP forward for an image, "
-        f"{count(costs.step_flops)}FLOP in a step, {count(total)}FLOP in all\n"
+        f"operations: {_flop(costs.forward_flops)} forward for an image, "
+        f"{_flop(costs.step_flops)} in a step, {_flop(total)} in all\n"
         f"of the memory{devices}: {of}"
     )
+
+
+def _flop(number: int) -> str:
+    """ "17.6 GFLOP", "7,690 FLOP"."""
+    text = count(number)
+    return f"{text}FLOP" if text[-1].isalpha() else f"{text} FLOP"
 
 
 def profile_table(layers: Sequence[Any]) -> str:

@@ -16,7 +16,7 @@ from keras_vit.cli._arguments import option
 from keras_vit.cli._options import check_data, check_folder, check_run
 from keras_vit.cli._printing import print_skipped, warn
 from keras_vit.cli._program import exit_interrupted
-from keras_vit.cli._progress import ProgressPrinter, count, duration, print_saving
+from keras_vit.cli._progress import CountPrinter, ProgressPrinter, count, duration, print_saving
 from keras_vit.cli._recipes import check_names_data, check_starts_from_weights
 from keras_vit.recipe import SELF_SUPERVISED
 from keras_vit.training.recipes import RECIPES, Recipe
@@ -150,6 +150,7 @@ class TrialRunner:
 
         hooks = training.Hooks(
             started=_print_plan,
+            features=CountPrinter(),
             report=ProgressPrinter(judged_on),
             saving=print_saving,
             stuck=lambda message: exit_interrupted(_for_trials(message), type(self.arguments)),
@@ -233,8 +234,12 @@ def print_total_time(trials: Sequence[Any], source: Any, out: Path) -> None:
         kind = trial.model, dataclasses.replace(trial.recipe, seed=0, learning_rate=0.0)
         if kind not in times:
             with ProgressPrinter() as progress:
-                progress.start_clock(f"compiling and timing some steps of {trial.model}")
-                plan, _ = training.dry_run(trial.model, source, trial.recipe, split=trial.split)
+                name = trial.model or trial.weights
+                progress.start_clock(f"compiling and timing some steps of {name}")
+                weights = None if trial.model else trial.weights
+                plan, _ = training.dry_run(
+                    trial.model, source, trial.recipe, weights=weights, split=trial.split
+                )
             if plan.too_large:
                 raise UsageError(plan.too_large)
             times[kind] = plan.seconds

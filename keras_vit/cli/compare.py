@@ -111,6 +111,10 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     """The recipe and its settings, where they are not given; with a run its model and weights."""
     found = fit.defaults({name: given[name] for name in given if name != "model"})
     model = found.pop("model")
+    if given.get("run") and model is None:
+        raise UsageError(
+            f"{given['run']} trained the model of its weights, which has no name; give --models."
+        )
     if given.get("run"):
         return {"models": (model,), **found}
     if "models" in given:

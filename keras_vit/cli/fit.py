@@ -22,13 +22,27 @@ from keras_vit._checks import positive_integer
 from keras_vit._errors import UsageError
 from keras_vit.cli import _recipes
 from keras_vit.cli._arguments import option, with_flags
-from keras_vit.cli._options import check_data, check_model, check_run, check_weights, open_images
+from keras_vit.cli._options import (
+    check_data,
+    check_model,
+    check_run,
+    check_weights,
+    holds_model,
+    open_images,
+)
 from keras_vit.cli._printing import class_table, print_next, warn
 from keras_vit.cli._program import exit_interrupted, load, spelled, train_with_others
-from keras_vit.cli._progress import ProgressPrinter, duration, planned, previewed, print_saving
+from keras_vit.cli._progress import (
+    CountPrinter,
+    ProgressPrinter,
+    duration,
+    planned,
+    previewed,
+    print_saving,
+)
 from keras_vit.recipe import CHOSEN_HERE, SELF_SUPERVISED, RunRecipe
 from keras_vit.training.devices import STRATEGIES, choose, environment, keras_3_setting
-from keras_vit.training.recipes import PRESETS, RECIPES, Recipe, default_recipe
+from keras_vit.training.recipes import PRESETS, RECIPES, Preset, Recipe, default_recipe
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +54,9 @@ class Arguments:
     'digits' (scikit-learn's, no download), 'cifar10' or 'cifar10:FOLDER', 'tfds:NAME' (a prepared
     data set of TensorFlow Datasets), 'vtab:TASK' (one of VTAB-1k, from such a data set),
     'tfrecords:FOLDER', 'unlabelled:FOLDER' (without classes, for recipes such as mae)."""
-    model: str = option(PRESETS["scratch"].model, check=check_model)
-    """The model to train, such as ViT_S16 or BiT_R50x1; --model all lists every name."""
+    model: str | None = option(PRESETS["scratch"].model, check=check_model)
+    """The model to train, such as ViT_S16 or BiT_R50x1; --model all lists every name. Default: the
+    model that --weights hold, and without them or for a name such as augreg, the recipe's."""
     out: Path | None = None
     """The run folder; default: runs/ and the name of the data."""
     recipe: str = "scratch"
@@ -123,18 +138,28 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     recipe = given.get("recipe") or default_recipe(data, weights)
     _recipes.check_recipe_name(recipe)
     preset = PRESETS[recipe]
-    settings = preset.recipe
     if "recipe" in given:  # its data; without any it is refused later
         data = given.get("data", preset.data or "")
-    model = given.get("model", preset.model)
-    if "model" in given:
-        from keras_vit.training.settings import adapted, in_usual_size
-        from keras_vit.variant_specs import find_variant
-
-        with contextlib.suppress(UsageError):  # an unknown model is refused later
-            if find_variant(model) != find_variant(preset.model):
-                settings = adapted(in_usual_size(settings, [model]), model)
+    model = given.get("model", None if holds_model(weights) else preset.model)
+    settings = _fitting(preset, model, weights)
     return {"data": data, "recipe": recipe, "settings": settings, "model": model}
+
+
+def _fitting(preset: Preset, model: str | None, weights: str | None) -> Recipe:
+    """The settings of a recipe for a model, or None for the model that weights hold."""
+    if model == preset.model:
+        return preset.recipe
+    from keras_vit.training.settings import adapted, for_weights, in_usual_size
+    from keras_vit.variant_specs import find_variant
+    from keras_vit.weights import named_weights
+
+    with contextlib.suppress(UsageError):  # what is unknown is downloaded, or refused, later
+        if model is None and Path(weights).exists():
+            return for_weights(preset.recipe, weights)
+        name = find_variant(model or named_weights(weights).model)
+        if name != find_variant(preset.model):
+            return adapted(in_usual_size(preset.recipe, [name]), name)
+    return preset.recipe
 
 
 def _begun_with(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,7 +175,8 @@ def _begun_with(given: Mapping[str, Any]) -> dict[str, Any]:
             "data": begun.data,
             "recipe": begun.preset or "",  # unknown for an older run or one of Python
             "settings": Recipe(**msgspec.structs.asdict(begun.recipe)),
-            "model": find_variant(begun.model or ""),
+            # Of a run of Python the model may have no name.
+            "model": None if begun.model is None else find_variant(begun.model),
         }
         if given.get("resume"):
             return found
@@ -272,7 +298,8 @@ def _trained(arguments: Arguments, source: Any, saving: Any, engine: Any, teache
         if arguments.resume and not plan.first_step:
             print("no checkpoint was saved: training begins again")
         print(planned(plan, saving.path))
-        progress.start_clock()
+        if not plan.keeps_features:
+            progress.start_clock()
 
     def probes(model: Any, split: Any) -> list[Any]:
         shots = arguments.fewshot
@@ -282,6 +309,7 @@ def _trained(arguments: Arguments, source: Any, saving: Any, engine: Any, teache
         hooks = training.Hooks(
             callbacks=probes,
             started=begin,
+            features=CountPrinter(),
             report=progress,
             saving=print_saving,
             stuck=lambda message: exit_interrupted(message, Arguments),
@@ -335,21 +363,12 @@ def _check_fewshot(arguments: Arguments, source: Any) -> None:
 
 def _self_supervised_end(run: Any) -> str:
     """What training without classes reached, and what to do with its weights."""
-    from keras_vit.specs import spec_from_dict
-    from keras_vit.training.ablations import difference
-    from keras_vit.variant_specs import VARIANTS, find_variant
-
     last = run.metrics()[-1]
-    model = find_variant(run.spec["model"])
-    overrides = difference(spec_from_dict(run.spec["spec"]), VARIANTS[model])
-    words = f"--weights {run.path / 'weights.npz'} --model {model}"
-    words += f" --overrides {overrides}" if overrides else ""
-    # Another recipe is for larger images, at which a small model may need very much memory.
-    words += f" --image-size {' '.join(map(str, dict.fromkeys(run.spec['image_size'])))}"
     right = f", {last['val_accuracy']:.2%} of the colours right" if "val_accuracy" in last else ""
     return (
         f"held-out loss {last['val_loss']:.4f}{right} after {last['step']} steps: {run.path}\n"
-        f"the head is not trained; go on with {spelled('fit')} {words} --data FOLDER --out RUN"
+        f"the head is not trained; go on with {spelled('fit')} --weights "
+        f"{run.path / 'weights.npz'} --data FOLDER --out RUN"
     )
 
 

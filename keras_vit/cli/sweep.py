@@ -31,8 +31,9 @@ _FACTORS = (0.3, 1.0, 3.0)  # of the recipe's learning rate, if its source names
 class Arguments(_trials.TrialArguments):
     """Options of the command."""
 
-    model: str = option(PRESETS["scratch"].model, check=check_model)
-    """The model to train, such as ViT_S16 or BiT_R50x1; --model all lists every name."""
+    model: str | None = option(PRESETS["scratch"].model, check=check_model)
+    """The model to train, such as ViT_S16 or BiT_R50x1; --model all lists every name. Default: the
+    model that --weights hold, and without them or for a name such as augreg, the recipe's."""
     learning_rates: tuple[float, ...] = option((), check=check_positive)
     """The learning rates to try. Default: those of the recipe's source, or 0.3, 1 and 3 times the
     recipe's."""

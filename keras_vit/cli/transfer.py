@@ -32,7 +32,6 @@ from keras_vit.training.recipes import PRESETS, Recipe
 from keras_vit.training.transfer_tasks import SUITES, TASKS, TransferTask
 
 _BASE = PRESETS["finetune-pets"].recipe
-_OF_TRAINING = ("representation_dim", "dropout", "attention_dropout", "drop_path")
 
 
 def _check_task(name: str, task: str) -> None:
@@ -110,7 +109,7 @@ class Arguments:
             check_recipe(self.recipe(task), model)
 
     def _overrides(self, model: str) -> str:
-        from keras_vit.specs import ViTSpec, spec_from_dict
+        from keras_vit.specs import RATES, ViTSpec, spec_from_dict
         from keras_vit.training.ablations import difference
         from keras_vit.variant_specs import VARIANTS
 
@@ -118,7 +117,7 @@ class Arguments:
         if not isinstance(usual, ViTSpec):
             return ""
         # A head's hidden layer and rates of training are those of the recipes.
-        kept = {name: getattr(usual, name) for name in _OF_TRAINING}
+        kept = {name: getattr(usual, name) for name in ("representation_dim", *RATES)}
         return difference(dataclasses.replace(spec, **kept), usual)
 
     def _run_spec(self) -> Any:

@@ -21,7 +21,7 @@ from keras_vit.data import geometry
 from keras_vit.data.augmentation import AUGMENTATIONS, Augmentation
 from keras_vit.data.mixing import erased, mix
 from keras_vit.data.reading import in_memory
-from keras_vit.data.source import Encoded, InMemory, Source
+from keras_vit.data.source import Encoded, InMemory, Source, Vectors
 from keras_vit.specs import Preprocessing
 
 # Held-out images up to this size are kept in memory after they were decoded once.
@@ -46,7 +46,8 @@ def training_batches(
 ) -> Any:
     """A `tf.data.Dataset` of `steps` batches: images (b, height, width, 3), and targets (b, ...).
 
-    The images are uint8, or float32 with `mixup` or `cutmix`, from 0 to 255.
+    The images are uint8, or float32 with `mixup` or `cutmix`, from 0 to 255; of `Vectors`, float32
+    (b, channels).
 
     Each epoch is a new permutation. All batches are full, because a batch may contain the end of
     one epoch and the start of the next.
@@ -157,6 +158,9 @@ def _reader(
     The class is an index, int64 (), or if the source has several, 0 and 1 for each (classes,).
     """
     target_of = _targets(source)
+    if isinstance(source.image, Vectors):
+        values = in_memory(source.image.values)
+        return lambda index, seed: (tf.gather(values, index), target_of(index))
     picture_of = _pictures(source, indices)
 
     def read(index, seed):

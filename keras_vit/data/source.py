@@ -29,7 +29,7 @@ class Source:
             classes are among those of class 0.
         image: a function of an index that returns the image, uint8 (height, width, 3); it is
             called from many threads. `InMemory` and `Encoded` are such functions, which the input
-            pipeline reads much faster than one in Python.
+            pipeline reads much faster than one in Python. `Vectors` returns features instead.
         splits: the indices of each declared split, int64, by its name: "train", "validation" and
             "test"; empty if the source declares none. `split_source` needs train and another one.
         states: if the images are in files: the size and the time of change in nanoseconds of the
@@ -132,6 +132,29 @@ class Encoded:
     def check(self, count: int) -> None:
         """Raises a `UsageError` unless these are `count` images."""
         check_integers("formats", self.formats, (count,), len(PLAIN), "places in PLAIN")
+
+
+@dataclasses.dataclass(frozen=True)
+class Vectors:
+    """What a model made of the images, in their place.
+
+    Attributes:
+        values: float32 (n, channels), a row for each of the ids.
+    """
+
+    values: np.ndarray
+
+    def __call__(self, index: int) -> np.ndarray:
+        """The row of an image, float32 (channels,)."""
+        return self.values[index]
+
+    def check(self, count: int) -> None:
+        """Raises a `UsageError` unless these are `count` rows."""
+        if self.values.dtype != np.float32 or self.values.shape[:-1] != (count,):
+            raise UsageError(
+                f"values must be float32 ({count}, channels), a row for each of the ids. "
+                f"Received: {self.values.dtype} {self.values.shape}."
+            )
 
 
 class ClassSets:
@@ -258,7 +281,7 @@ def _check(source: Source) -> None:
     check_integers("targets", source.targets, (count,), classes, "places in labels")
     if source.multi_hot is not None and not isinstance(source.multi_hot, ClassSets):
         check_integers("multi_hot", source.multi_hot, (count, classes), 2, "1 for its classes")
-    if isinstance(source.image, InMemory | Encoded):
+    if isinstance(source.image, InMemory | Encoded | Vectors):
         source.image.check(count)
     if source.states is not None and source.states.shape != (count, 2):
         raise UsageError(

@@ -13,8 +13,8 @@ from keras_vit._checks import reads_pictures
 from keras_vit._errors import UsageError
 from keras_vit.data.folders import listed
 from keras_vit.data.source import Source, as_answered
-from keras_vit.evaluation.features import input_batches
 from keras_vit.evaluation.results_page import write_results
+from keras_vit.frozen_features import input_batches
 from keras_vit.labels import answer_scores, answers_of, imagenet2012_ids, imagenet2012_labels
 
 _TOP = 5

@@ -17,7 +17,8 @@ from keras_vit._checks import integer, positive_integer, positive_number
 from keras_vit._errors import UsageError, naming_install, shown
 from keras_vit._keras import keras
 from keras_vit.data import Source, Split
-from keras_vit.evaluation.features import body_of, check_can_probe, features_of
+from keras_vit.evaluation.features import check_can_probe
+from keras_vit.frozen_features import body_of, features_of
 from keras_vit.neighbours import TEMPERATURE, nearest, shares, unit
 
 _Labelled = tuple[np.ndarray, np.ndarray]  # features (n, channels) and classes (n,)

@@ -16,8 +16,8 @@ from keras_vit.data.sources import Source, path_of
 from keras_vit.evaluation import plots
 from keras_vit.evaluation.attention_scores import attention_maps
 from keras_vit.evaluation.classification import ClassReport, Mistake, scored_report
-from keras_vit.evaluation.features import input_batches
 from keras_vit.evaluation.results_page import read_results, write_results
+from keras_vit.frozen_features import input_batches
 from keras_vit.labels import answer_scores
 from keras_vit.models.profile import grouped, profile
 from keras_vit.specs import ViTSpec

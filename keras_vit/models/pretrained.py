@@ -155,16 +155,37 @@ def model_from_weights(
         return from_checkpoint(checkpoint, spec, request, published)[0]
 
 
+def held_spec(weights: str | os.PathLike, num_heads: int | None = None) -> tuple[str, Spec]:
+    """The name and the architecture of the model that weights hold; builds nothing.
+
+    Args:
+        weights: as in `model_from_weights`; published ones are downloaded.
+        num_heads: for a file that does not state it.
+
+    Raises:
+        UsageError: see `model_from_weights`.
+    """
+    path, _ = locate(weights)
+    with open_checkpoint(path, num_heads) as checkpoint:
+        spec = checkpoint.spec
+        return checkpoint.variant or model_class(spec).default_name, spec
+
+
 def check_weights(
     spec: Spec,
-    name: str,
+    name: str | None,
     image_size: int | tuple[int, int],
     weights: str | os.PathLike,
     overrides: dict[str, Any],
 ) -> None:
-    """Checks that `create_model` will accept these weights with a new head; builds nothing.
+    """Checks that a model can be built with these weights and a new head; builds nothing.
 
-    Published weights are downloaded.
+    Args:
+        spec: the architecture.
+        name: its variant, for `create_model`; None for `model_from_weights`.
+        image_size: the input size in pixels.
+        weights: see `create_model`; published ones are downloaded.
+        overrides: fields of the spec that the caller sets.
 
     Raises:
         UsageError: see `create_model`.

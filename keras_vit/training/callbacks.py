@@ -123,6 +123,8 @@ class Hooks:
         callbacks: a function of the built model and the split that returns Keras callbacks. What
             they add to the logs of an epoch is written to metrics.jsonl.
         started: called with the plan before the first step.
+        features: called while the features of the images are computed, with the number of images
+            that are done, and of all; see `Plan.keeps_features`.
         report: called with the progress after each step, also of evaluations.
         saving: called with the step before the state is saved after Ctrl-C or SIGTERM, which takes
             seconds for a large model; another Ctrl-C ends training without it.
@@ -133,6 +135,7 @@ class Hooks:
 
     callbacks: Callable[[ImageModel, Split], Sequence[Any]] = lambda model, split: ()
     started: Callable[[Plan], None] = lambda plan: None
+    features: Callable[[int, int], None] = lambda done, count: None
     report: Callable[[Progress], None] = lambda progress: None
     saving: Callable[[int], None] = lambda step: None
     stuck: Callable[[str], None] | None = None

@@ -57,7 +57,12 @@ class Costs:
 
 
 def costs_of(
-    recipe: Recipe, model: Any, learner: Any, devices: int = 1, teacher: Any = None
+    recipe: Recipe,
+    model: Any,
+    learner: Any,
+    devices: int = 1,
+    teacher: Any = None,
+    keeps_features: bool = False,
 ) -> Costs:
     """The costs of a step.
 
@@ -67,6 +72,8 @@ def costs_of(
         learner: its learner, with a built optimiser.
         devices: the number of devices that a batch is divided among.
         teacher: the model that teaches it, which sees each image once; None for none.
+        keeps_features: whether a step reads features, see `Plan`. The activations are those with
+            which they are computed.
     """
     layers = _layers(recipe, model)
     parts = recipe.accumulate or 1
@@ -81,7 +88,7 @@ def costs_of(
         models.append(teacher)
     return Costs(
         sum(layer.flops for layer in layers),
-        recipe.batch_size * (training_flops(layers, recipe) + taught),
+        recipe.batch_size * (training_flops(layers, recipe, keeps_features) + taught),
         sum(_bytes(each.weights) for each in models),
         # Parts of a batch are added to the gradients of the parts before.
         trainable * (2 if parts > 1 else 1),
@@ -91,20 +98,29 @@ def costs_of(
     )
 
 
-def step_flops(recipe: Recipe, model: Any) -> int:
+def step_flops(recipe: Recipe, model: Any, keeps_features: bool = False) -> int:
     """The operations of a step over all devices, without those of a teacher."""
-    return recipe.batch_size * training_flops(_layers(recipe, model), recipe)
+    return recipe.batch_size * training_flops(_layers(recipe, model), recipe, keeps_features)
 
 
-def training_flops(layers: Sequence[LayerCost], recipe: Recipe) -> int:
+def training_flops(
+    layers: Sequence[LayerCost], recipe: Recipe, keeps_features: bool = False
+) -> int:
     """Operations of one image in a step, from the layers of what is trained.
 
     The backward pass computes two products for each of the forward pass, the gradients of its
     weights and of its input; the first layer's input needs none.
+
+    Args:
+        layers: the layers, from input to output.
+        recipe: the settings.
+        keeps_features: whether a step reads features, see `Plan`.
     """
     forward = sum(layer.flops for layer in layers)
     first = next(layer.flops for layer in layers if layer.flops)
     head = sum(layer.flops for layer in layers if layer.name == "head")
+    if keeps_features:
+        return 2 * head
     if recipe.freeze == "body":
         return forward + head
     if recipe.lora:

@@ -11,6 +11,7 @@ from typing import Any
 from keras_vit._keras import LEGACY, backend, building, keras, ops
 from keras_vit.models.image_model import ImageModel
 from keras_vit.training.tasks import Task
+from keras_vit.training.trainable_variables import HEAD
 
 
 class Learner(keras.Model):
@@ -23,14 +24,20 @@ class Learner(keras.Model):
         model: the model to train, whose layers and weights are used.
         task: the predictions, the loss and the metrics.
         accumulate: the number of equal parts that each batch is divided into.
-        pixels: the dtype of the images.
+        pixels: the dtype of the images; None to read features instead, with the head alone.
     """
 
-    def __init__(self, model: ImageModel, task: Task, accumulate: int = 1, pixels: str = "uint8"):
-        images = keras.Input((*model.image_size, 3), dtype=pixels, name="pixels")
-        outputs = task.predictions(model, images)
+    def __init__(
+        self, model: ImageModel, task: Task, accumulate: int = 1, pixels: str | None = "uint8"
+    ):
+        if pixels is None:
+            inputs = keras.Input(model.features.shape[1:], name="features")
+            outputs = model.get_layer(HEAD)(inputs)
+        else:
+            inputs = keras.Input((*model.image_size, 3), dtype=pixels, name="pixels")
+            outputs = task.predictions(model, inputs)
         with building:
-            super().__init__(inputs=images, outputs=outputs, name="learner")
+            super().__init__(inputs=inputs, outputs=outputs, name="learner")
         self.accumulate = accumulate
         if LEGACY:  # The metrics of a worker are those of the whole batch; they are not added up.
             self.distribute_reduction_method = "first"

@@ -268,6 +268,6 @@ def _weighted(ready: Prepared, indices: np.ndarray, counted: np.ndarray) -> Any:
         whole = (images, ready.task.targets(images, classes))
         return (*(tf.ensure_shape(x, (size, *x.shape[1:])) for x in whole), weights)
 
-    batches = data.evaluation_batches(begun.source, indices, begun.model.preprocessing, size)
+    batches = data.evaluation_batches(ready.images, indices, begun.model.preprocessing, size)
     weights = tf.data.Dataset.from_tensor_slices(counted.astype(np.float32))
     return tf.data.Dataset.zip((batches, weights)).map(joined)

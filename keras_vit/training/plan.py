@@ -30,6 +30,7 @@ class Plan:
 
     Attributes:
         model: name of the model.
+        image_size: its input, (height, width) in pixels.
         parameters, trainable: number of all parameters of what is trained, with the decoder of a
             masked autoencoder, and of those that change.
         examples, held_out: number of images for training and for evaluation.
@@ -43,10 +44,13 @@ class Plan:
         memory: bytes on each device, see `Costs`; 0 if unknown.
         free: bytes that are free on each device; None if unknown.
         seconds: how long the steps and evaluations take, from timed steps; None if unknown.
+        keeps_features: whether the features of the images are computed once, before the first step,
+            and the steps train the head on them.
         too_large: why it does not fit into the free memory, and what would; "" if it fits.
     """
 
     model: str
+    image_size: tuple[int, int]
     parameters: int
     trainable: int
     examples: int
@@ -61,6 +65,7 @@ class Plan:
     memory: int = 0
     free: int | None = None
     seconds: float | None = None
+    keeps_features: bool = False
     too_large: str = ""
 
 
@@ -91,6 +96,7 @@ def plan_of(recipe: Recipe, model: Any, examples: int, held_out: int, devices: i
     period = min(_rounded_up(max(epoch, fewest), executed), steps)
     return Plan(
         model=model.name,
+        image_size=model.image_size,
         examples=examples,
         held_out=held_out,
         batch_size=recipe.batch_size,

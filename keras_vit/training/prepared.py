@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from keras_vit import data
 from keras_vit._checks import reads_pictures
 from keras_vit._errors import UsageError
 from keras_vit.data import Source, Split
-from keras_vit.models import create_model
+from keras_vit.data.source import InMemory, Vectors
+from keras_vit.frozen_features import kept_features
+from keras_vit.models import create_model, model_from_weights
 from keras_vit.models.image_model import ImageModel
+from keras_vit.models.pretrained import held_spec
 from keras_vit.recipe import SELF_SUPERVISED, Recipe
 from keras_vit.runs import Run
-from keras_vit.specs import activation_of_loss, as_size
-from keras_vit.training import costs
+from keras_vit.specs import RATES, Spec, ViTSpec, activation_of_loss, as_size
+from keras_vit.training import ablations, costs
 from keras_vit.training.class_weights import balanced_weights
 from keras_vit.training.distillation import Distillation
 from keras_vit.training.engines import Engine
@@ -25,41 +33,68 @@ from keras_vit.training.learner import Learner
 from keras_vit.training.masked_tasks import MaskedAutoencoding, MaskedPatches
 from keras_vit.training.optimisers import optimizer
 from keras_vit.training.plan import Plan, parameter_counts, plan_of
-from keras_vit.training.settings import check_masked, check_pooled, spec_fields
+from keras_vit.training.settings import check_masked, check_pooled, keeps_features, spec_fields
 from keras_vit.training.tasks import Task, task_of
 from keras_vit.training.trainable_variables import adapt
 from keras_vit.variant_specs import VARIANTS, find_variant
+from keras_vit.weights.cache import cache_folder
+
+_MOST_FEATURES = 1 << 30  # bytes of the features of all images
 
 
 def build(
-    name: str, labels: tuple[str, ...], recipe: Recipe, weights: str | os.PathLike | None = None
+    name: str | None,
+    labels: tuple[str, ...],
+    recipe: Recipe,
+    weights: str | os.PathLike | None = None,
 ) -> ImageModel:
-    """The model that `train` builds for a name: with the recipe's image size, resize, rates and
-    precision.
+    """The model that `train` builds: with the recipe's image size, resize, rates and precision.
 
     Args:
-        name: see `list_models`.
+        name: see `list_models`; None for the model that the weights hold.
         labels: the classes' names.
         recipe: the settings.
-        weights: the initial weights, see `create_model`.
+        weights: the initial weights, see `create_model` and `model_from_weights`.
     """
-    variant = find_variant(name)
-    spec = VARIANTS[variant]
-    fields = spec_fields(recipe, spec, variant) | activation_of_loss(spec, recipe.loss)
-    model = create_model(
-        variant,
-        len(labels),
-        recipe.image_size,
-        weights=weights,
-        labels=labels,
-        dtype=recipe.precision,
-        head_bias=recipe.head_bias,
-        **fields,
-    )
+    model_name, spec = spec_of(name, recipe, weights)
+    # The rates of an earlier training are not this one's.
+    is_held = name is None and isinstance(spec, ViTSpec)
+    rates = dict.fromkeys(RATES, 0.0) if is_held else {}
+    settings = {
+        **rates,
+        "num_classes": len(labels),
+        "image_size": recipe.image_size,
+        "labels": labels,
+        "dtype": recipe.precision,
+        "head_bias": recipe.head_bias,
+        **spec_fields(recipe, spec, model_name),
+        **activation_of_loss(spec, recipe.loss),
+    }
+    if name is None:
+        model = model_from_weights(weights, **settings)
+    else:
+        model = create_model(model_name, weights=weights, **settings)
     reads_pictures(model)
     whole = {"crop": None} if recipe.interpolation == "mediapipe" else {}
     model.preprocessing = dataclasses.replace(model.preprocessing, **whole | _resize(recipe))
     return model
+
+
+def spec_of(
+    name: str | None, recipe: Recipe, weights: str | os.PathLike | None
+) -> tuple[str, Spec]:
+    """The name and the spec of a variant; without a name, of the model that weights hold.
+
+    Args:
+        name: see `list_models`; None for the weights' own model.
+        recipe: its overrides may state the number of heads, which a file may not.
+        weights: see `model_from_weights`.
+    """
+    if name is None:
+        heads = dict(ablations.pairs(recipe.overrides)).get("num_heads")
+        return held_spec(weights, None if heads is None else ablations.value(heads))
+    variant = find_variant(name)
+    return variant, VARIANTS[variant]
 
 
 def check_model(model: ImageModel, source: Source, recipe: Recipe) -> None:
@@ -167,6 +202,7 @@ class Beginning:
         saving: where it is saved, with what the run was saved with.
         weights: the initial weights of the run.
         run: the run that goes on; None for a new one.
+        is_held: whether the model is the one that the weights hold, and not one of a name.
     """
 
     model: ImageModel
@@ -177,6 +213,7 @@ class Beginning:
     saving: Saving
     weights: str | os.PathLike | None = None
     run: Run | None = None
+    is_held: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,6 +227,7 @@ class Prepared:
         learner: the compiled model from pixels to predictions.
         plan: the number of steps, and where evaluations are.
         costs: what a step costs.
+        images: what the learner reads: the source, or with `with_features` its features.
     """
 
     begun: Beginning
@@ -198,12 +236,42 @@ class Prepared:
     learner: Learner
     plan: Plan
     costs: costs.Costs
+    images: Source
+
+    def with_features(self, report: Callable[[int, int], None]) -> Prepared:
+        """With the features of all images, if the learner reads features.
+
+        Args:
+            report: called after each batch with the number of images that are done, and of all.
+        """
+        if not self.plan.keeps_features:
+            return self
+        begun, indices = self.begun, self.indices
+        features = kept_features(
+            begun.model, begun.source, indices, _file_of_features(begun.source),
+            report=lambda done: report(done, len(indices)),
+        )  # fmt: skip
+        return self.reading(indices, features)
+
+    @property
+    def indices(self) -> np.ndarray:
+        """The indices of all images of the split."""
+        return np.union1d(self.begun.split.train, self.begun.split.held_out)
+
+    def reading(self, indices: np.ndarray, features: np.ndarray) -> Prepared:
+        """With features (n, channels) for the images with some indices (n,)."""
+        source = self.begun.source
+        values = np.zeros((len(source), features.shape[1]), np.float32)
+        values[indices] = features
+        return dataclasses.replace(
+            self, images=dataclasses.replace(source, image=Vectors(values), states=None)
+        )
 
     def batches(self, steps: int, first: int = 0) -> Any:
         """The batches of `steps` steps from step `first` on, for Keras' fit."""
         begun, recipe, engine = self.begun, self.begun.recipe, self.engine
         batches = data.training_batches(
-            begun.source, begun.split.train, begun.model.preprocessing, recipe.batch_size, steps,
+            self.images, begun.split.train, begun.model.preprocessing, recipe.batch_size, steps,
             recipe.augment, recipe.seed, first, recipe.sampling, (engine.process, engine.processes),
             targets=self.task.targets, mixup=recipe.mixup, cutmix=recipe.cutmix, erase=recipe.erase,
         )  # fmt: skip
@@ -226,12 +294,14 @@ def prepare(begun: Beginning, engine: Engine, task: Task | None = None) -> Prepa
     engine.check_model(model)
     adapt(model, recipe)
     plan = plan_of(recipe, model, len(split.train), len(split.held_out), engine.replicas)
+    plan = dataclasses.replace(plan, keeps_features=_keeps_features(begun, engine, task, plan))
     task = task or _task(begun)
     pixels = "float32" if recipe.mixup or recipe.cutmix else "uint8"  # mixed levels are fractions
-    learner = Learner(model, task, pixels=pixels)
+    learner = Learner(model, task, pixels=None if plan.keeps_features else pixels)
     jit = recipe.jit
     if jit is None:
-        jit = engine.gains_by_jit(model.spec, plan.steps * costs.step_flops(recipe, model))
+        flops = plan.steps * costs.step_flops(recipe, model, plan.keeps_features)
+        jit = engine.gains_by_jit(model.spec, flops)
     learner.compile(
         optimizer=optimizer(recipe, model, plan.steps, plan.warmup, learner.trainable_variables),
         loss=task.loss(),
@@ -243,8 +313,9 @@ def prepare(begun: Beginning, engine: Engine, task: Task | None = None) -> Prepa
     if recipe.loss in SELF_SUPERVISED:  # with a decoder or another head, and not the model's
         plan = dataclasses.replace(plan, **parameter_counts(learner))
     costs_of = functools.partial(
-        costs.costs_of, model=model, learner=learner, devices=plan.devices, teacher=teacher
-    )
+        costs.costs_of, model=model, learner=learner, devices=plan.devices, teacher=teacher,
+        keeps_features=plan.keeps_features,
+    )  # fmt: skip
     images, held = recipe.batch_size // plan.devices, costs_of(recipe)
     free = costs.free_memory(engine, held.parameters + held.optimizer)
     learner.accumulate = costs.accumulate_that_fits(recipe, costs_of, images, free)
@@ -258,7 +329,35 @@ def prepare(begun: Beginning, engine: Engine, task: Task | None = None) -> Prepa
         too_large=costs.why_too_large(recipe, model.spec, costs_of, images, free),
     )
     begun = dataclasses.replace(begun, recipe=recipe)
-    return Prepared(begun, engine, task, learner, plan, step)
+    return Prepared(begun, engine, task, learner, plan, step, begun.source)
+
+
+def _keeps_features(begun: Beginning, engine: Engine, task: Task | None, plan: Plan) -> bool:
+    """Whether the learner reads features that are computed once, instead of images."""
+    channels = begun.model.features.shape[1:]
+    bytes_of_all = 4 * len(begun.source) * math.prod(channels)
+    return (
+        keeps_features(begun.recipe, begun.model.spec)
+        and len(channels) == 1  # a vector for each image
+        and bytes_of_all <= _MOST_FEATURES
+        and plan.steps * plan.batch_size >= plan.examples  # otherwise some are never read
+        and task is None  # one of the caller's may read images
+        and begun.teacher is None
+        and engine.processes == 1
+    )
+
+
+def _file_of_features(source: Source) -> Path | None:
+    """Where the features of the last training are kept, for the next one on the same images.
+
+    None if the source does not show whether its images have changed, or where none can be written.
+    """
+    shows_changes = source.states is not None or isinstance(source.image, InMemory)
+    with contextlib.suppress(OSError):
+        cache_folder().mkdir(parents=True, exist_ok=True)
+    if not shows_changes or not os.access(cache_folder(), os.W_OK):
+        return None
+    return cache_folder() / "features.npz"
 
 
 def _task(begun: Beginning) -> Task:

@@ -28,7 +28,7 @@ _MAY_CHANGE = ("duration", *CHOSEN_HERE)
 
 
 def begin(
-    model: ImageModel | str,
+    model: ImageModel | str | None,
     source: Source,
     recipe: Recipe,
     saving: Saving,
@@ -61,9 +61,12 @@ def begin(
             recipe = dataclasses.replace(recipe, **chosen)
             split = run.split(source)
             return Beginning(model, source, split, recipe, teacher, saving, weights, run)
+        model = run.recipe.get("model") if model is None else model
     split = split.checked(len(source)) if split else split_source(source, recipe.held_out)
-    model = model if is_built else build(model, source.labels, recipe, weights)
-    return Beginning(model, source, split, recipe, teacher, saving, weights)
+    name = None if is_built else model
+    model = model if is_built else build(name, source.labels, recipe, weights)
+    is_held = name is None and not is_built
+    return Beginning(model, source, split, recipe, teacher, saving, weights, is_held=is_held)
 
 
 def write_beginning(ready: Prepared) -> None:
@@ -74,7 +77,7 @@ def write_beginning(ready: Prepared) -> None:
         runs.rewind(begun.run, ready.plan.first_step, settings)
         return
     content = {
-        "model": begun.model.name,
+        "model": None if begun.is_held else begun.model.name,
         "recipe": settings,
         "weights": None if begun.weights is None else str(begun.weights),
         "teacher": None if begun.teacher is None else teacher_described(begun.teacher),
@@ -139,7 +142,11 @@ def check_resumable(
 
 
 def stopped_run(
-    out: Path, source: Source, recipe: Recipe, model: ImageModel | str, teacher: ImageModel | None
+    out: Path,
+    source: Source,
+    recipe: Recipe,
+    model: ImageModel | str | None,
+    teacher: ImageModel | None,
 ) -> tuple[runs.Run, bool]:
     """The run in `out`, and whether it has a checkpoint; without one it begins again.
 

@@ -11,11 +11,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from keras_vit import _files, runs
 from keras_vit._errors import MissingPackageError, UsageError
 from keras_vit._keras import LEGACY, keras
 from keras_vit.data import Source, Split
 from keras_vit.data.sources import check_out
+from keras_vit.frozen_features import body_of, features_of
 from keras_vit.models.image_model import ImageModel
 from keras_vit.models.pretrained import check_weights
 from keras_vit.recipe import Recipe
@@ -28,11 +31,17 @@ from keras_vit.training.engines import Engine, naming_lost_processes, open_engin
 from keras_vit.training.loop import Loop, saying_what_is_saved
 from keras_vit.training.optimisers import check_optimizer
 from keras_vit.training.plan import CHECKPOINT_EVERY, Plan, interval
-from keras_vit.training.prepared import Beginning, Prepared, Saving, prepare, saving_of
-from keras_vit.training.settings import check_recipe, spec_fields
+from keras_vit.training.prepared import (
+    Beginning,
+    Prepared,
+    Saving,
+    prepare,
+    saving_of,
+    spec_of,
+)
+from keras_vit.training.settings import check_recipe, check_spec, spec_fields
 from keras_vit.training.tasks import MultiLabel, SingleLabel, Task
 from keras_vit.training.trainable_variables import check_adaptable, restoring_trainable
-from keras_vit.variant_specs import VARIANTS, find_variant
 
 # Enough are timed: three that take two seconds, or one that takes ten.
 _MOST_TIMED = 100
@@ -42,7 +51,7 @@ _FORWARD = 1 / 3  # of the time of a step, for as many images
 
 
 def train(
-    model: ImageModel | str,
+    model: ImageModel | str | None,
     source: Source,
     recipe: Recipe,
     out: str | os.PathLike | Saving,
@@ -69,13 +78,14 @@ def train(
 
     Args:
         model: a model with a class for each label of `source`, which is trained in place; or a name
-            in `list_models()`, built with the recipe's image size, dropout and precision.
+            in `list_models()`, built with the recipe's image size, dropout and precision; None for
+            the model that `weights` hold, or that of a run that goes on.
         source: the images.
         recipe: the settings.
         out: the run folder; or a `Saving`, to replace a run or go on with it, or to choose how
             often its state is saved.
-        weights: for a name: the initial weights, see `create_model`; a head for other classes is
-            dropped.
+        weights: for a name or None: the initial weights, see `create_model` and
+            `model_from_weights`; a head for other classes is dropped.
         teacher: for a recipe with `distillation`: a model of the same classes, which is frozen. A
             resumed run needs the same one.
         task: what the model learns, instead of the recipe's loss, label smoothing, class weights
@@ -97,7 +107,8 @@ def train(
         KeyboardInterrupt: Ctrl-C was pressed; the state has been saved.
         Terminated: SIGTERM was received; the state has been saved.
     """
-    name, saving = _name_of(model), saving_of(out)
+    saving = saving_of(out)
+    name = _name_of(model, weights, saving)
     check_teacher(recipe, teacher)
     _check_task(recipe, task)
     engine = strategy if isinstance(strategy, Engine) else open_engine(strategy, recipe=recipe)
@@ -116,20 +127,21 @@ def train(
                 if not plan.first_step:
                     raise resuming.unreadable(saving.path)
                 ready = dataclasses.replace(ready, plan=plan)
-            loop = Loop(ready, saving.path, checkpoints, hooks)
             if not engine.is_chief:
-                loop.follow()
+                Loop(ready, saving.path, checkpoints, hooks).follow()
             else:
                 with saying_what_is_saved(saving.path, checkpoints, ready.plan):
                     resuming.write_beginning(ready)
                     hooks.started(ready.plan)
+                    ready = ready.with_features(hooks.features)
+                    loop = Loop(ready, saving.path, checkpoints, hooks)
                     loop.run(_callbacks(begun, hooks))
         engine.barrier()
     return runs.open_run(saving.path)
 
 
 def dry_run(
-    model: str,
+    model: str | None,
     source: Source,
     recipe: Recipe,
     *,
@@ -144,7 +156,7 @@ def dry_run(
     Where a step has many parts, the time is that of some of them.
 
     Args:
-        model: a name in `list_models()`.
+        model: a name in `list_models()`; None for the model that `weights` hold.
         source, recipe, weights, teacher, split: see `train`.
         engine: the devices; None for one.
         started: called with what is returned, but for the time, before the first step.
@@ -160,13 +172,14 @@ def dry_run(
         learner, plan, costs = ready.learner, ready.plan, ready.costs
         started(plan, costs)
         if not plan.too_large:
+            ready, before = _features_timed(ready) if plan.keeps_features else (ready, 0.0)
             learner.accumulate = parts_to_time(plan.accumulate, costs.step_flops)
             images = plan.batch_size // plan.accumulate * learner.accumulate
             recipe = dataclasses.replace(ready.begun.recipe, batch_size=images)
             timed = dataclasses.replace(ready.begun, recipe=recipe)
             batches = dataclasses.replace(ready, begun=timed).batches(_MOST_TIMED)
             seconds = time_of(plan, learner, batches) * plan.batch_size / images
-            plan = dataclasses.replace(plan, seconds=seconds)
+            plan = dataclasses.replace(plan, seconds=before + seconds)
         return plan, costs
 
 
@@ -186,7 +199,8 @@ def check_settings(
     Args:
         data: see `open_source`.
         recipe, out, weights: see `train`.
-        model_name: a name in `list_models()`; None for a model that is built already.
+        model_name: a name in `list_models()`; None for a model that is built already, or that
+            `weights` hold.
         engine: the devices; None for one.
 
     Raises:
@@ -200,10 +214,6 @@ def check_settings(
         raise MissingPackageError(
             "training needs TensorFlow's data pipeline, with every backend of Keras: "
             "pip install 'keras_vit[tensorflow]'"
-        )
-    if model_name is None and weights is not None:
-        raise UsageError(
-            "weights are for the name of a model. Received: a model; use keras_vit.load_weights."
         )
     engine, saving = engine or Engine(), saving_of(out)
     check_recipe(recipe, model_name)
@@ -222,10 +232,11 @@ def check_settings(
         raise MissingPackageError(
             "tensorboard=True needs TensorBoard: pip install 'keras_vit[train]'"
         )
-    if model_name is not None and weights is not None:
-        name = find_variant(model_name)
-        spec = VARIANTS[name]
-        check_weights(spec, name, recipe.image_size, weights, spec_fields(recipe, spec, name))
+    if weights is not None:
+        name, spec = spec_of(model_name, recipe, weights)
+        check_spec(recipe, spec, name)
+        own = None if model_name is None else name
+        check_weights(spec, own, recipe.image_size, weights, spec_fields(recipe, spec, name))
 
 
 def is_enough(steps: int, seconds: float) -> bool:
@@ -263,6 +274,17 @@ def time_of(plan: Plan, learner: Any, batches: Any) -> float:
     return each * (plan.steps - plan.first_step + held_out)
 
 
+def _features_timed(ready: Prepared) -> tuple[Prepared, float]:
+    """A run that reads zeros for features, and the seconds that the features of all images take."""
+    begun, indices = ready.begun, ready.indices
+    some, body = indices[:_MOST_TIMED], body_of(begun.model)
+    for _ in range(2):  # compiled, then timed
+        start = time.monotonic()
+        features = features_of(begun.model, begun.source, some, body=body)
+    seconds = (time.monotonic() - start) * len(indices) / len(some)
+    return ready.reading(indices, np.zeros((len(indices), features.shape[1]))), seconds
+
+
 def _check_task(recipe: Recipe, task: Task | None) -> None:
     """The run folder keeps the recipe, from which others learn what the scores mean."""
     for kind, loss in ((SingleLabel, "softmax"), (MultiLabel, "sigmoid")):
@@ -278,15 +300,21 @@ def _check_task(recipe: Recipe, task: Task | None) -> None:
         )
 
 
-def _name_of(model: Any) -> str | None:
-    """The name, if `model` is one; None for a model."""
+def _name_of(model: Any, weights: Any, saving: Saving) -> str | None:
+    """The name, if `model` is one; None for a model, and for one that is in a file or a run."""
     if isinstance(model, ImageModel):
+        if weights is not None:
+            raise UsageError(
+                "weights are for the name of a model. Received: a model; use "
+                "keras_vit.load_weights."
+            )
         return None
-    if isinstance(model, str):
+    if isinstance(model, str) or (model is None and (saving.resume or weights is not None)):
         return model
     raise UsageError(
         "model must be a model of keras_vit, such as ViT(spec, num_classes, image_size), or a name "
-        f"in list_models(). Received: {type(model).__name__}."
+        "in list_models(); with weights it may be None, for the model that they hold. "
+        f"Received: {type(model).__name__}."
     )
 
 

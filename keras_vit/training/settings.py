@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,10 +13,11 @@ from keras_vit._errors import UsageError
 from keras_vit.encoder.masked_patches import check_decoder, check_maskable, masked_count
 from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.recipe import SELF_SUPERVISED, Recipe, only
-from keras_vit.specs import Spec, ViTSpec, as_size
+from keras_vit.specs import RATES, Spec, ViTSpec, as_size
 from keras_vit.training.ablations import overridden
 from keras_vit.training.plan import interval, to_steps, total_steps, warmup_steps
 from keras_vit.variant_specs import USUAL_SIZES, VARIANTS, find_variant
+from keras_vit.weights.checkpoint import open_checkpoint
 
 # Rows and columns of patches in the image size that is chosen for a model. 224 pixels have 7 of the
 # largest patches.
@@ -23,6 +25,7 @@ _FEWEST_PATCHES = 7
 # How much larger than usual the pictures of a small model may be: it learns more from photographs
 # of 64 pixels than of 32 (docs/evidence-training.md).
 _MOST_USUAL = 2
+_USUAL_SIZE = 224
 # The number of steps in an epoch is between these. With the larger one, only durations that can
 # never reach one step are refused.
 _STEPS_IN_AN_EPOCH = (1, 10**9)
@@ -33,7 +36,7 @@ def check_recipe(recipe: Recipe, model: str | None = None) -> None:
 
     Args:
         recipe: the settings.
-        model: a name in `list_models()`; None for a model that is built already.
+        model: a name in `list_models()`; None for a model that is built already or in a file.
 
     Raises:
         UsageError: the model is unknown, has no such setting, has no answer for each image, or its
@@ -44,15 +47,7 @@ def check_recipe(recipe: Recipe, model: str | None = None) -> None:
         check_decoder(recipe.decoder_dim, recipe.decoder_depth, recipe.decoder_heads)
     if model is not None:
         name = find_variant(model)
-        spec = VARIANTS[name]
-        fields = spec_fields(recipe, spec, name)
-        if isinstance(spec, ViTSpec):
-            spec = dataclasses.replace(spec, **fields)
-            spec.grid(recipe.image_size)
-        if recipe.loss in SELF_SUPERVISED:
-            check_masked(recipe, spec, name)
-        else:
-            check_pooled(spec)
+        check_spec(recipe, VARIANTS[name], name)
     counts = [recipe.batch_size * steps for steps in _STEPS_IN_AN_EPOCH]
     total_steps(recipe, counts[-1])
     if not any(_warmup_fits(recipe, examples) for examples in counts):
@@ -60,6 +55,27 @@ def check_recipe(recipe: Recipe, model: str | None = None) -> None:
             f"warmup must be shorter than training, duration={recipe.duration!r}. "
             f"Received: warmup={recipe.warmup!r}."
         )
+
+
+def check_spec(recipe: Recipe, spec: Spec, name: str) -> None:
+    """Checks a recipe for an architecture.
+
+    Args:
+        recipe: the settings.
+        spec: the model's spec.
+        name: the model's name, for the error.
+
+    Raises:
+        UsageError: see `check_recipe`.
+    """
+    fields = spec_fields(recipe, spec, name)
+    if isinstance(spec, ViTSpec):
+        spec = dataclasses.replace(spec, **fields)
+        spec.grid(recipe.image_size)
+    if recipe.loss in SELF_SUPERVISED:
+        check_masked(recipe, spec, name)
+    else:
+        check_pooled(spec)
 
 
 def check_masked(recipe: Recipe, spec: Spec, name: str) -> None:
@@ -142,6 +158,16 @@ def spec_fields(recipe: Recipe, spec: Spec, name: str = "the model") -> dict[str
     return fields | channels
 
 
+def keeps_features(recipe: Recipe, spec: Spec) -> bool:
+    """Whether each step reads the same features of an image, so that they are computed once.
+
+    That is so if only the head is trained, and nothing before it is random.
+    """
+    is_random = any(getattr(spec, rate, 0) for rate in RATES)
+    changes = recipe.augment != "none" or recipe.mixup or recipe.cutmix or recipe.erase
+    return recipe.freeze == "body" and not (is_random or changes)
+
+
 def adapted(recipe: Recipe, model: str) -> Recipe:
     """`recipe` for `model`: a ResNet trains without the settings that only ViTs have."""
     if isinstance(VARIANTS[find_variant(model)], ViTSpec):
@@ -167,7 +193,25 @@ def in_usual_size(recipe: Recipe, models: Iterable[str]) -> Recipe:
     return dataclasses.replace(recipe, image_size=int(min(max(size, fewest), most)))
 
 
+def for_weights(recipe: Recipe, weights: str | os.PathLike) -> Recipe:
+    """`recipe` for the model that a file or a folder holds, in a size of whole patches.
+
+    It is never larger than the file is for, except that of a recipe for larger pictures than usual,
+    such as the paper's of 384 pixels.
+
+    Raises:
+        UsageError: the file cannot be read, or its architecture is unknown.
+    """
+    with open_checkpoint(weights) as checkpoint:
+        spec, own = checkpoint.spec, max(checkpoint.image_size or (math.inf,))
+    if not isinstance(spec, ViTSpec):
+        recipe = dataclasses.replace(recipe, **only("vit"))
+    side, size = _side_of_a_patch(spec), max(as_size(recipe.image_size))
+    if size <= _USUAL_SIZE:
+        size = min(max(size, _FEWEST_PATCHES * side), own)
+    return dataclasses.replace(recipe, image_size=int(size // side * side))
+
+
 def _side_of_a_patch(spec: Spec) -> int:
     """The pixels between two patches; 1 for a ResNet, which has none."""
-    size = 224  # of which all patches are a part
-    return size // spec.grid(size)[0] if isinstance(spec, ViTSpec) else 1
+    return spec.stride if isinstance(spec, ViTSpec) else 1

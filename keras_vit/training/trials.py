@@ -40,7 +40,8 @@ class Trial:
 
     Attributes:
         name: the name of its run folder.
-        model: a name in `list_models()`, in either spelling; it is stored in the usual one.
+        model: a name in `list_models()`, in either spelling; it is stored in the usual one. None
+            for the model that the weights hold.
         recipe: the settings.
         split: the images for training and for evaluation.
         weights: the initial weights; None for random ones.
@@ -48,14 +49,15 @@ class Trial:
     """
 
     name: str
-    model: str
+    model: str | None
     recipe: Recipe
     split: Split
     weights: str | None = None
     tags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
-        object.__setattr__(self, "model", find_variant(self.model))
+        if self.model is not None:
+            object.__setattr__(self, "model", find_variant(self.model))
 
 
 def run_trial(
@@ -195,7 +197,7 @@ def _begun(run: runs.Run, trial: Trial) -> dict[str, Any]:
     model = run.spec["model"]
     return {
         "data": run.recipe["data"],
-        "model": trial.model if model == layer_name(trial.model) else model,
+        "model": trial.model if trial.model is None or model == layer_name(trial.model) else model,
         "weights": run.recipe.get("weights"),
         **settings_of(run),
     }

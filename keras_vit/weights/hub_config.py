@@ -29,6 +29,9 @@ _ACTIVATIONS = {
     **{"gelu": "erf", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu_tanh": "tanh"},
     **{"quick_gelu": "quick", "silu": "silu", "swish": "silu"},
 }
+# Heads of timm's architectures of no variant's size (wee, little, medium ...), by their width.
+_TIMM_HEADS = {256: 4, 320: 5, 512: 8, 640: 10, 896: 14}
+_NORMS = ("layernorm", "layernormfp32")
 
 
 def of_images(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,10 +72,18 @@ def stated_numerics(
     if name is not None and (not isinstance(name, str) or name not in _ACTIVATIONS):
         known = ", ".join(_ACTIVATIONS)
         raise UsageError(f"its activation is {shown(name)}; supported are {known}.")
+    norm, epsilon = arguments.get("norm_layer"), config.get("layer_norm_eps")
+    if norm not in (None, *_NORMS):
+        raise UsageError(f"its norm is {shown(norm)}; supported are {', '.join(_NORMS)}.")
+    if epsilon is not None and not (type(epsilon) in (int, float) and 0 < epsilon < 1):
+        raise UsageError(f"its epsilon is {shown(epsilon)}; expected a number between 0 and 1.")
+    heads = arguments.get("num_heads")
+    if heads is None and "architecture" in config and "embed_dim" not in arguments:
+        heads = _TIMM_HEADS.get(sizes.get("hidden_dim"))
     numerics = {
         "activation": _ACTIVATIONS.get(name),
-        "layer_norm_eps": config.get("layer_norm_eps"),
-        "num_heads": config.get("num_attention_heads", arguments.get("num_heads")),
+        "layer_norm_eps": epsilon,
+        "num_heads": config.get("num_attention_heads", heads),
         "pooling": "token_gap" if pool == "avg" else None,
     }
     return {field: value for field, value in numerics.items() if value is not None}

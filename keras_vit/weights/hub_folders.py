@@ -4,12 +4,12 @@ Left out are folders without one model.safetensors (those of facebook/deit, open
 facebook's DINOv3-7B and google's SigLIP 2 giant, in 2026 pickles or several files), and timm's
 copies of openai's CLIP, whose config.json names another activation than CLIP's.
 
-Sources: licences by the folders' pages; numbers of classes and sizes by their config.json and
-preprocessor_config.json, timm's by `pretrained_cfg` of timm 1.0.31. Accuracies are ImageNet-1k
-validation top-1: of timm's folders by `results/results-imagenet.csv` of pytorch-image-models, of
-DINOv2's heads by the README of facebookresearch/dinov2, whose heads they are. A sha256 of
-model.safetensors is given here if independent public texts (lock files, lists of downloads, pages
-of the Hub) state the same.
+Sources: licences by the folders' pages (openai's names none); numbers of classes and sizes by their
+config.json and preprocessor_config.json, timm's by `pretrained_cfg` of timm 1.0.31. Accuracies are
+ImageNet-1k validation top-1: of timm's folders by `results/results-imagenet.csv` of
+pytorch-image-models, of DINOv2's heads by the README of facebookresearch/dinov2, whose heads they
+are. A sha256 of model.safetensors is given here if independent public texts (lock files, lists of
+downloads, pages of the Hub) state the same.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ _FOLDERS = {
         ("timm/vit_giantopt_patch16_siglip_256.v2_webli", "SigLIP-G_16", 256, 0, None),
         ("timm/vit_giantopt_patch16_siglip_384.v2_webli", "SigLIP-G_16", 384, 0, None),
     ),
+    ("not stated", False): (("openai/clip-vit-large-patch14", "CLIP-L_14", 224, 0, None),),
     ("MIT", False): (
-        ("openai/clip-vit-large-patch14", "CLIP-L_14", 224, 0, None),
         ("timm/vit_base_patch32_clip_224.laion2b", "CLIP-B_32", 224, 512, None),
         ("timm/vit_base_patch16_clip_224.laion2b", "CLIP-B_16", 224, 512, None),
         ("timm/vit_large_patch14_clip_224.laion2b", "CLIP-L_14", 224, 768, None),

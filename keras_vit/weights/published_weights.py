@@ -24,7 +24,7 @@ class PublishedWeights:
         top1: published ImageNet-1k top-1 accuracy in percent; None if none is published or the
             head is for another data set.
         default: whether `weights="DIRECTORY"` means this file for this variant.
-        licence: SPDX name, or that of the publisher.
+        licence: SPDX name, or that of the publisher; "not stated" if the page names none.
         gated: whether the licence must be accepted on the page of the folder before the download.
         crop, interpolation, mean, scale: as in `Preprocessing`.
         sha256: the file's hash in hexadecimal, checked after the download; None if unknown.

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from keras_vit._checks import positive_number
 from keras_vit._errors import UsageError, shown
 from keras_vit.encoder.text_spec import TextSpec
 from keras_vit.encoder.weight_rows import table_words
@@ -156,7 +155,6 @@ def _text_tower(tensors: Tensors, family: TextFamily) -> TextTower:
     }
     try:
         stated = stated_numerics(config, sizes, class_token=False)
-        positive_number("layer_norm_eps", stated.get("layer_norm_eps", 1.0))
     except UsageError as error:
         raise UsageError(f"{tensors.path}: of the text tower, {error}") from None
     numerics = {name: stated.get(name, usual) for name, usual in _DEFAULTS[family].items()}

@@ -8,9 +8,10 @@ from keras_vit.cli import _progress
 from keras_vit.cli._progress import ProgressPrinter, count, duration, planned, size
 
 PLAN = types.SimpleNamespace(
-    model="ViT-B_16", parameters=86_567_656, trainable=7_690, examples=2_000, held_out=500,
+    model="ViT-B_16", image_size=(224, 384), parameters=86_567_656, trainable=7_690,
+    examples=2_000, held_out=500,
     batch_size=512, steps=12_000, first_step=0, devices=1, memory=3 * 2**29,
-    accumulate=1, free=None,
+    accumulate=1, free=None, keeps_features=False,
 )  # fmt: skip
 
 
@@ -63,7 +64,8 @@ def test_durations_and_numbers_are_short(text_of, number, text):
 
 def test_the_plan_says_model_parameters_and_steps(tmp_path):
     first, second, third = planned(PLAN, tmp_path).splitlines()
-    assert first.startswith("training ViT-B_16, 86.6 M parameters (7,690 trained), to ")
+    size = "224 x 384 pixels"
+    assert first.startswith(f"training ViT-B_16 at {size}, 86.6 M parameters (7,690 trained), to ")
     passes = "3,072 passes over the 2,000 training images; 500 are held out"
     assert second == f"12,000 steps of 512 images: {passes}"
     more = "what TensorFlow or JAX itself needs"
@@ -72,6 +74,10 @@ def test_the_plan_says_model_parameters_and_steps(tmp_path):
     *_, third = planned(parts, tmp_path).splitlines()
     expected = f"memory: about 1.5 GiB, 8 images at a time, and {more}; 4.0 GiB are free"
     assert third == expected
+    once = planned(types.SimpleNamespace(**{**vars(PLAN), "keeps_features": True}), tmp_path)
+    assert once.splitlines()[3:] == [
+        "the features of the images are computed once; the steps train the head on them"
+    ]
 
 
 def test_a_clock_runs_while_the_first_step_is_compiled(clock, terminal, monkeypatch, capsys):

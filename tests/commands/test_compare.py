@@ -297,7 +297,7 @@ def test_a_dry_run_says_what_training_needs_and_writes_nothing(
     words = ("--data", image_folder, "--model", tiny_model, *QUICK, "--dry-run")
     out, _ = done("train/fit.py", *words)
     count = parameter_count(VARIANTS[tiny_model], 2, 16)
-    assert f"training ViT-Test_8, {count:,} parameters, to runs/pictures" in out
+    assert f"training ViT-Test_8 at 16 x 16 pixels, {count:,} parameters, to runs/" in out
     assert "11 steps of 4 images" in out
     last = r"\nof the memory: .*\ncompiling and timing some steps\ntime: about \d+ s, measured with"
     assert re.search(last, out)
@@ -315,7 +315,8 @@ def test_a_dry_run_needs_no_weights_but_says_that_training_does(
     out, _ = done("train/fit.py", *words, "--dry-run")
     line = "weights: none given; needed for training, such as --weights augreg\n"
     assert line in out
-    assert f"training ViT-Test_8, {parameter_count(VARIANTS[tiny_model], 2, 16):,} " in out
+    count = parameter_count(VARIANTS[tiny_model], 2, 16)
+    assert f"training ViT-Test_8 at 16 x 16 pixels, {count:,} " in out
     keras_vit.save_weights(keras_vit.create_model(tiny_model, 2, 16), tmp_path / "start.npz")
     with_weights, _ = done("train/fit.py", *words, "--weights", "start.npz", "--dry-run")
     measured = re.compile(r"(memory|time): .*")

@@ -135,7 +135,7 @@ def folder(tmp_path, monkeypatch):
         ("export --model ViT-B_16", "--model is only used with --weights; a run already"),
         ("export --weights a.npz --run run", "expected --run or --weights. Received: both"),
         ("export --weights a.npz", "--weights need --out, the folder to write"),
-        ("export --weights a.npz --out b", "a.npz: there is no such file; published weights need"),
+        ("export --weights a.npz --out b", "a.npz: there is no such file of weights."),
         ("export --weights run --out o", "run is a run; use --run run."),
         ("export --weights in.npz --out o --data nowhere", "nowhere: expected a folder"),
         ("export --weights in.npz --out o --quantize int8", "int8 needs images to measure ranges"),

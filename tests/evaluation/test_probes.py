@@ -11,9 +11,8 @@ import pytest
 from PIL import Image
 
 import keras_vit
-from keras_vit import UsageError, data, evaluation, preprocess
+from keras_vit import UsageError, data, evaluation, frozen_features, preprocess
 from keras_vit.data import InMemory
-from keras_vit.evaluation import features as features_module
 from keras_vit.training import Hooks, Recipe, train
 
 
@@ -165,8 +164,8 @@ def test_cached_features_are_those_of_the_same_weights_and_images(
 ):
     source, cache = data.open_source(image_folder), tmp_path / "features.npz"
     split = data.split_source(source)
-    computed = mock.Mock(wraps=features_module.features_of)
-    monkeypatch.setattr(features_module, "features_of", computed)
+    computed = mock.Mock(wraps=frozen_features.features_of)
+    monkeypatch.setattr(frozen_features, "features_of", computed)
 
     def features(source=source, split=split):
         computed.reset_mock()
@@ -184,6 +183,9 @@ def test_cached_features_are_those_of_the_same_weights_and_images(
     features()
     assert computed.called, "a damaged file"
     model.get_layer("head").bias.assign([1.0, 2.0])
+    features()
+    assert not computed.called, "features do not depend on the head"
+    model.get_layer("encoder_norm").beta.assign(np.ones(48))
     features()
     assert computed.called, "other weights"
 

@@ -293,7 +293,9 @@ def test_every_held_out_image_is_read_by_one_process_and_counts_once(
         split = SimpleNamespace(held_out=held_out)
         begun = SimpleNamespace(model=model, source=None, split=split, recipe=Recipe(jit=False))
         plan = SimpleNamespace(batch_size=size)
-        ready = SimpleNamespace(learner=learner, task=task, engine=engine, plan=plan, begun=begun)
+        ready = SimpleNamespace(
+            learner=learner, task=task, engine=engine, plan=plan, begun=begun, images=None
+        )
         found = loop.HeldOut(ready, []).evaluate()
         assert found.keys() == sums.keys()
         for name in sums:

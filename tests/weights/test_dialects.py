@@ -90,9 +90,9 @@ def test_a_model_from_a_file_equals_the_reference(file, outputs, arguments, dial
     actual = model.intermediates(*compared)(expected["images"])
     assert compared
     for output in compared:
-        np.testing.assert_allclose(
-            np.asarray(actual[output]), expected[output], atol=TOLERANCE[output], rtol=0
-        )
+        # float32 rounds by a part of the largest value, which is 29 in timm_rope_gap.
+        bound = max(TOLERANCE[output], 2e-6 * np.abs(expected[output]).max())
+        np.testing.assert_allclose(np.asarray(actual[output]), expected[output], atol=bound, rtol=0)
     if "pos_embedding" in expected:
         positions = np.asarray(model.get_layer("patch_encoder").positions)
         np.testing.assert_allclose(positions, expected["pos_embedding"], atol=1e-6)

@@ -116,12 +116,32 @@ GATED = {"mlp_dim": 128, "mlp_kind": "gated"}
         ({"hidden_act": "relu"}, "its activation is 'relu'; supported are gelu, "),
         ({"hidden_act": ["gelu"]}, "its activation is .*; supported are gelu"),
         ({"hidden_act": 3}, "its activation is 3; supported are gelu"),
+        ({"model_args": {"norm_layer": "rmsnorm"}}, "its norm is 'rmsnorm'; supported are layern"),
+        ({"layer_norm_eps": "small"}, "its epsilon is 'small'; expected a number between 0 and 1"),
+        ({"layer_norm_eps": 0.0}, "its epsilon is 0.0; expected a number between 0 and 1"),
     ],
 )
 def test_a_config_that_contradicts_the_weights_or_the_library_is_refused(config, message):
     message = message.replace(", .* whose", ", which contradicts the weights, whose")
     with pytest.raises(UsageError, match=message):
         stated_numerics(config, SIZES, class_token=True)
+
+
+@pytest.mark.parametrize(
+    ("config", "width", "heads"),
+    [
+        ({"architecture": "vit_little_patch16_reg4_gap_256"}, 320, 5),
+        ({"architecture": "vit_wee_patch16_reg1_gap_256"}, 256, 4),
+        ({"architecture": "vit_medium_patch16_rope_reg1_gap_256"}, 512, 8),
+        ({"architecture": "vit_base_patch16_224"}, 288, None),
+        ({"architecture": "vit_base_patch16_224", "model_args": {"embed_dim": 320}}, 320, None),
+        ({"architecture": "vit_base_patch16_224", "model_args": {"num_heads": 10}}, 320, 10),
+        ({"hidden_size": 320}, 320, None),
+    ],
+)
+def test_heads_of_timms_architectures_are_known(config, width, heads):
+    stated = stated_numerics(config, {**SIZES, "hidden_dim": width}, class_token=False)
+    assert stated.get("num_heads") == heads
 
 
 @pytest.mark.parametrize(

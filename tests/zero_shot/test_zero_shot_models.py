@@ -318,7 +318,7 @@ def test_a_tokenizer_or_a_config_of_another_model_is_refused(folder, fixtures):
     change(clip / "config.json", text_config={**text, "num_attention_heads": 7})
     refused("of the text tower, its config.json states num_attention_heads=7", clip)
     change(clip / "config.json", text_config={**text, "layer_norm_eps": "small"})
-    refused("of the text tower, layer_norm_eps must be", clip)
+    refused("of the text tower, its epsilon is 'small'; expected a number", clip)
     for config in (None, {}, {**text, "num_attention_heads": None}):
         change(clip / "config.json", text_config=config)
         refused("does not state num_attention_heads in its text_config", clip)

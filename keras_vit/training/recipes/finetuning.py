@@ -125,15 +125,20 @@ FINETUNING: dict[str, Preset] = {
         "B/16 95.6%, a ResNet 68.9% (settings of the table's Flowers row)",
         source=f"a published reproduction; settings of {_TABLE_4}",
     ),
-    # The features end in a LayerNorm, so a large learning rate is stable.
+    # The features end in a LayerNorm, so a large learning rate is stable. Without augmentation and
+    # dropout they are the same in each step, and are computed once.
     "linear-probe": _folder(
         ("ViT_B16", *_FOLDER),
+        duration="10 epochs, at least 1000 steps",
         learning_rate=1e-2,
         weight_decay=0.0,
+        augment="none",
+        dropout=0.0,
         freeze="body",
         title="only the head is trained",
-        expected="below fine-tuning",
-        cost="a third of fine-tuning a step: no backward pass of the body",
+        expected="68% with 60 photographs of five kinds of fruit (DINOv2, S/14)",
+        evidence="measured here",
+        cost="one pass over the pictures, then seconds",
         learning_rates=(3e-3, 1e-2, 3e-2),
     ),
     "lora": _folder(
@@ -143,7 +148,8 @@ FINETUNING: dict[str, Preset] = {
         lora=8,
         title="low-rank updates of the kernels and the head are trained",
         source="Hu et al. 2021 (arXiv 2106.09685) for the rank; the rest is chosen here",
-        expected="near fine-tuning",
+        expected="64% with 60 photographs of five kinds of fruit (DINOv2, S/14)",
+        evidence="measured here",
         cost="as fine-tuning; little memory for the optimiser",
         learning_rates=(3e-4, 1e-3, 3e-3),
     ),
