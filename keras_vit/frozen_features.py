@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import zipfile
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import numpy as np
 
 from keras_vit import _files, data
 from keras_vit._checks import reads_pictures
+from keras_vit._errors import UsageError
 from keras_vit._keras import keras
 from keras_vit.data import Source
 from keras_vit.data.preprocessing import normalise
@@ -60,7 +62,7 @@ def kept_features(
 
     Images are the same if their names are, and the pixels in memory or the size and time of change
     of their files. A source with neither `pixels` nor `states` does not show that its images have
-    changed.
+    changed. If the file cannot be written, they are not kept.
 
     Args:
         model, source, indices, batch_size, report: see `features_of`.
@@ -74,8 +76,10 @@ def kept_features(
     if known is not None:
         return known
     found = features_of(model, source, indices, batch_size, report, body)
-    with _files.replacing(file) as temporary, temporary.open("wb") as stream:
-        np.savez(stream, key=np.frombuffer(key.encode(), np.uint8), features=found)
+    with contextlib.suppress(OSError, UsageError):  # a full disk, a folder that is not ours
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with _files.replacing(file) as temporary, temporary.open("wb") as stream:
+            np.savez(stream, key=np.frombuffer(key.encode(), np.uint8), features=found)
     return found
 
 

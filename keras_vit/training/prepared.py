@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import math
@@ -350,14 +349,10 @@ def _keeps_features(begun: Beginning, engine: Engine, task: Task | None, plan: P
 def _file_of_features(source: Source) -> Path | None:
     """Where the features of the last training are kept, for the next one on the same images.
 
-    None if the source does not show whether its images have changed, or where none can be written.
+    None if the source does not show whether its images have changed.
     """
     shows_changes = source.states is not None or isinstance(source.image, InMemory)
-    with contextlib.suppress(OSError):
-        cache_folder().mkdir(parents=True, exist_ok=True)
-    if not shows_changes or not os.access(cache_folder(), os.W_OK):
-        return None
-    return cache_folder() / "features.npz"
+    return cache_folder() / "features.npz" if shows_changes else None
 
 
 def _task(begun: Beginning) -> Task:

@@ -200,6 +200,13 @@ def test_cached_features_are_those_of_the_same_weights_and_images(
     assert computed.called, "changed pixels in memory"
 
 
+def test_features_that_cannot_be_kept_are_computed(shared_folder, model, tmp_path):
+    source, indices = data.open_source(shared_folder), np.array([3, 0])
+    (tmp_path / "file").touch()
+    found = frozen_features.kept_features(model, source, indices, tmp_path / "file" / "x.npz")
+    np.testing.assert_array_equal(found, evaluation.features_of(model, source, indices))
+
+
 @pytest.mark.flavours
 def test_a_run_measures_its_features(shared_folder, tiny_model, tmp_path):
     recipe = Recipe(image_size=16, duration="2 steps", batch_size=4, jit=False, augment="none")
