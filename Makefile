@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DEMO := runs/demo
 
-.PHONY: help demo test check soak docs docs-test fuzz apk libraries gradle-wrapper android-test android-setup \
+.PHONY: help demo demo-dense test check soak docs docs-test fuzz apk libraries gradle-wrapper android-test android-setup \
 	web-test web-setup lint format lock clean
 .DEFAULT_GOAL := help
 
@@ -25,6 +25,12 @@ demo: $(INSTALLED) ## train on the digits, export, evaluate: a few minutes
 	@echo "Next, with your own pictures (a folder with one subfolder for each class):"
 	@echo "  $(BIN)/python train/fit.py --data flower_photos --out runs/flowers"
 	@echo "  $(BIN)/python export/to_tflite.py --run runs/flowers --quantize int8"
+
+demo-dense: $(INSTALLED) ## learn the class of each pixel on composed scenes, evaluate: a few minutes
+	$(BIN)/python train/fit.py --data scenes --out $(DEMO)-dense --overwrite
+	$(BIN)/python train/evaluate.py --run $(DEMO)-dense --min-accuracy 0.8
+	@echo
+	@echo "report      $(CURDIR)/$(DEMO)-dense/report/index.html"
 
 test: lint ## lint and the essential tests, in both flavours of Keras: under eight minutes
 	TF_USE_LEGACY_KERAS=0 $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not slow and not soak"

@@ -12,6 +12,7 @@ EXTRAS = {
         "jinja2>=3.1",
         "tensorboard>=2.18",
         "tensorflow-datasets>=4.9.7",
+        "pycocotools>=2.0.10",
         "importlib-resources>=6.4",  # tensorflow-datasets 4.9.10 imports it and does not require it
     ],
     "export": ["ai-edge-litert>=2.1", "ai-edge-quantizer>=0.10", "matplotlib>=3.9", "jinja2>=3.1"],

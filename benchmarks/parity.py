@@ -56,6 +56,7 @@ CASES = (
     ("hf_siglip.safetensors", "hf_siglip", {}),
     ("hf_siglip_classifier.safetensors", "hf_siglip_classifier", {}),
     ("hf_deit.safetensors", "hf_deit", {}),
+    ("dinov2_linear.safetensors", "dinov2_linear", {"image_size": (32, 48)}),
 )
 
 
@@ -65,18 +66,28 @@ def main() -> None:
     header = f"{'outputs':27}{'layout of the file':82}{'logits':>9}{'encoded':>9}"
     print(f"Keras on {backend()}", header, "-" * len(header), sep="\n")
     for source, outputs, arguments in CASES:
-        expected = np.load(FIXTURES / f"{outputs}.io.npz")
+        expected = _outputs(FIXTURES / f"{outputs}.io.npz")
         with tempfile.TemporaryDirectory() as folder:
             file = _file(source, expected, Path(folder))
             with open_checkpoint(file) as checkpoint:
                 dialect = checkpoint.dialect
             model = keras_vit.model_from_weights(file, **arguments)
-        if "head_kernel" in expected.files:
+        if "head_kernel" in expected:
             model.get_layer("head").set_weights([expected["head_kernel"], expected["head_bias"]])
-        names = [name for name in ("logits", "encoded") if name in expected.files]
+        names = [name for name in ("logits", "scores", "encoded") if name in expected]
         found = model.intermediates(*names).predict(expected["images"], verbose=0)
-        cells = "".join(f"{_difference(found, expected, n):>9}" for n in ("logits", "encoded"))
+        output = "scores" if "scores" in expected else "logits"
+        cells = "".join(f"{_difference(found, expected, n):>9}" for n in (output, "encoded"))
         print(f"{outputs:27}{dialect:82}{cells}", flush=True)
+
+
+def _outputs(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a file, images last in channels; scores of classes before their resize."""
+    arrays = dict(np.load(path))
+    if "low_logits" not in arrays:
+        return arrays
+    names = {"pixel_values": "images", "low_logits": "scores"}
+    return {new: arrays[old].transpose(0, 2, 3, 1) for old, new in names.items()}
 
 
 def _file(source, expected, folder: Path) -> Path:

@@ -140,6 +140,18 @@ def reads_pictures(model: Any) -> None:
         )
 
 
+def classifies(model: Any, place: str) -> None:
+    """Raises a `UsageError` if a model has other answers than classes of images.
+
+    Args:
+        model: the model; one that does not say its `task` classifies.
+        place: what the message calls it.
+    """
+    task = getattr(model, "task", "classification")
+    if task != "classification":
+        raise UsageError(f"{place}: expected a classifier. Received: a model for {task}.")
+
+
 def received_model(model: Any) -> str:
     """The end of an error message: which object was passed instead of a keras_vit model."""
     name = type(model).__name__

@@ -28,6 +28,7 @@ PACKAGES = {
     "jinja2": ("Jinja2", ("train", "export")),
     "tensorboard": ("TensorBoard", ("train",)),
     "tensorflow_datasets": ("TensorFlow Datasets", ("train",)),
+    "pycocotools": ("pycocotools", ("train",)),
     "ai_edge_litert": ("LiteRT", ("export",)),
     "ai_edge_quantizer": ("AI Edge Quantizer", ("export",)),
     "huggingface_hub": ("huggingface_hub", ("hub",)),

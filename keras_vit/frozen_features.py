@@ -28,10 +28,12 @@ def features_of(
     batch_size: int = 64,
     report: Callable[[int], None] = lambda done: None,
     body: Any = None,
+    whole: bool = False,
 ) -> np.ndarray:
     """The input of the head for each image, float32 (n, channels).
 
-    Of a model whose head reads every token (pooling "none") it is the mean of the tokens.
+    Of a model whose head reads every token (pooling "none", or a dense head) it is the mean of the
+    tokens.
 
     Args:
         model: a keras_vit model.
@@ -40,12 +42,13 @@ def features_of(
         batch_size: images that are computed at a time.
         report: called after each batch with the number of images that are done.
         body: the result of `body_of`, which is compiled only once if it is used again.
+        whole: return every token of such a model, (n, tokens, channels).
     """
     body = body_of(model) if body is None else body
     found: list[np.ndarray] = []
     for inputs in input_batches(model, source, indices, batch_size):
         output = np.asarray(body.predict_on_batch(inputs), np.float32)
-        found.append(output.mean(1) if output.ndim == 3 else output)  # (b, channels)
+        found.append(output.mean(1) if output.ndim == 3 and not whole else output)
         report(sum(map(len, found)))
     return np.concatenate(found)
 
@@ -57,6 +60,7 @@ def kept_features(
     file: Path | None,
     batch_size: int = 64,
     report: Callable[[int], None] = lambda done: None,
+    whole: bool = False,
 ) -> np.ndarray:
     """`features_of`, from a file that has those of the same weights, preprocessing and images.
 
@@ -65,17 +69,17 @@ def kept_features(
     changed. If the file cannot be written, they are not kept.
 
     Args:
-        model, source, indices, batch_size, report: see `features_of`.
+        model, source, indices, batch_size, report, whole: see `features_of`.
         file: the file, which otherwise gets them; None for none.
     """
     if file is None:
-        return features_of(model, source, indices, batch_size, report)
+        return features_of(model, source, indices, batch_size, report, whole=whole)
     body = body_of(model)
-    key = _key(model, body, source, indices)
+    key = f"{_key(model, body, source, indices)}{' whole' if whole else ''}"
     known = _read(file, key)
     if known is not None:
         return known
-    found = features_of(model, source, indices, batch_size, report, body)
+    found = features_of(model, source, indices, batch_size, report, body, whole)
     with contextlib.suppress(OSError, UsageError):  # a full disk, a folder that is not ours
         file.parent.mkdir(parents=True, exist_ok=True)
         with _files.replacing(file) as temporary, temporary.open("wb") as stream:
@@ -97,9 +101,18 @@ def input_batches(
     model: Any, source: Source, indices: np.ndarray, batch_size: int
 ) -> Iterator[np.ndarray]:
     """The images as a model reads them, float32 (b, height, width, channels), a batch at a time."""
+    for inputs, _ in batches_of(model, source, indices, batch_size):
+        yield inputs
+
+
+def batches_of(
+    model: Any, source: Source, indices: np.ndarray, batch_size: int
+) -> Iterator[tuple[np.ndarray, Any]]:
+    """`input_batches`, each with the images' classes or what is annotated in them."""
+    batches = data.evaluation_batches(source, indices, model.preprocessing, batch_size)
     with naming_unreadable(source):
-        for images, _ in data.evaluation_batches(source, indices, model.preprocessing, batch_size):
-            yield normalise(images, model.preprocessing)
+        for images, targets in batches:
+            yield normalise(images, model.preprocessing), targets
 
 
 def _key(model: Any, body: Any, source: Source, indices: np.ndarray) -> str:

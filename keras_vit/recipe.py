@@ -28,6 +28,15 @@ SELF_SUPERVISED: dict[str, tuple[Literal["colour", "colours", "pixels"] | None, 
 }
 
 
+# What can be learned with classes. The sources of pictures for it are in `data/sources.py`, its
+# heads in `encoder/dense_heads.py`.
+TASKS = ("classification", "segmentation")
+
+
+def _task(field: str, value: Any) -> None:
+    _checks.choice(field, value, TASKS)
+
+
 def _whole(field: str, value: Any) -> None:
     if _checks.integer(value) is None or value < 0:
         raise UsageError(f"{field} must be an integer of at least 0. Received: {field}={value!r}.")
@@ -46,9 +55,10 @@ def _channels(field: str, value: Any) -> None:
         )
 
 
-# What a setting may be for only: "classes", training with them; "vit", Vision Transformers; "keras
-# 3", a flavour of Keras. Where it is not, it must have its default.
-Only = Literal["classes", "vit", "keras 3"]
+# What a setting may be for only: "classes", training with them; "classification", the task; "vit",
+# Vision Transformers; "keras 3", a flavour of Keras. Where it is not, it must have its default.
+Only = Literal["classes", "classification", "vit", "keras 3"]
+_IMAGES: tuple[Only, ...] = ("classes", "classification")
 
 
 def _setting(
@@ -65,6 +75,8 @@ def _setting(
 class Recipe:
     """The settings of a training run. `keras-vit fit --help` prints the text below each field."""
 
+    task: str = _setting("classification", _task, ("classes",))
+    """What is learned: classification, the class of an image; segmentation, that of each pixel."""
     image_size: int | tuple[int, int] = _setting(224, _checks.positive_integer)
     """Input size in pixels: one number, or height and width."""
     interpolation: Interpolation | None = None
@@ -124,9 +136,9 @@ class Recipe:
     """Number of blocks of mae's decoder."""
     decoder_heads: int = _setting(16, _checks.positive_integer)
     """Attention heads in each block of mae's decoder."""
-    label_smoothing: float = _setting(0.0, _checks.fraction, ("classes",))
+    label_smoothing: float = _setting(0.0, _checks.fraction, _IMAGES)
     """Fraction of each target that is spread evenly over all classes."""
-    class_weights: Literal["none", "balanced"] = _setting("none", only=("classes",))
+    class_weights: Literal["none", "balanced"] = _setting("none", only=_IMAGES)
     """'balanced' weights the loss so that rare and frequent classes count equally."""
     augment: str = _setting(
         "crop_flip",
@@ -135,12 +147,12 @@ class Recipe:
         + "; ".join(f"{name}: {row.help}" for name, row in AUGMENTATIONS.items())
         + ".",
     )
-    mixup: float = _setting(0.0, _checks.not_negative, ("classes",))
+    mixup: float = _setting(0.0, _checks.not_negative, _IMAGES)
     """Alpha of mixup, which blends each image and its target with another one; 0 for none."""
-    cutmix: float = _setting(0.0, _checks.not_negative, ("classes",))
+    cutmix: float = _setting(0.0, _checks.not_negative, _IMAGES)
     """Alpha of CutMix, which replaces a box of each image by that of another one; 0 for none. If
     both are on, each batch has one of them."""
-    erase: float = _setting(0.0, _checks.fraction, ("classes",))
+    erase: float = _setting(0.0, _checks.fraction, _IMAGES)
     """Probability of random erasing: a box of the image becomes noise."""
     dropout: float | None = _setting(None, _checks.fraction, ("vit",))
     """Dropout rate after the positions, the attention and both MLP layers; default: that of the
@@ -152,9 +164,13 @@ class Recipe:
     model."""
     overrides: str = _setting("", only=("vit",))
     """Hyperparameters of the model that differ from its usual ones: 'depth=8,pooling=gap'."""
-    representation: bool = _setting(False, only=("classes", "vit"))
+    head_cells: int | None = _setting(None, _checks.positive_integer, ("classes", "vit"))
+    """Of segmentation: how finely the head divides a patch, into this many cells along a side; the
+    scores of cells are resized to the pixels. Default: as the segmenter in the weights, otherwise
+    1."""
+    representation: bool = _setting(False, only=(*_IMAGES, "vit"))
     """A tanh layer before the head, as wide as the model, for pre-training."""
-    head_bias: float = _setting(0.0, _checks.number, ("classes",))
+    head_bias: float = _setting(0.0, _checks.number, _IMAGES)
     """Initial bias of a new head: -10 for the sigmoid loss over many classes."""
     held_out: float = _setting(0.2, _checks.inner_fraction)
     """Fraction of each class that is held out for evaluation."""
@@ -165,9 +181,9 @@ class Recipe:
     lora: int = _setting(0, _whole, ("classes", "vit", "keras 3"))
     """Rank of the low-rank factors that are trained instead of the kernels of the blocks, with the
     head; 0 trains the kernels themselves."""
-    distillation: Literal["none", "soft", "hard"] = _setting("none", only=("classes",))
+    distillation: Literal["none", "soft", "hard"] = _setting("none", only=_IMAGES)
     """What the model also learns from a teacher: its probabilities, or its most probable class."""
-    distillation_token: bool = _setting(False, only=("vit",))
+    distillation_token: bool = _setting(False, only=("classification", "vit"))
     """A second token and classifier, which learn from the teacher; predictions are the mean of both
     classifiers."""
     distillation_weight: float | None = _setting(None, _checks.fraction)
@@ -195,6 +211,12 @@ class Recipe:
                 f"{field} is for training with classes, not for loss={self.loss!r}. "
                 f"Received: {field}={getattr(self, field)!r}; leave it out."
             )
+        if self.task != "classification":
+            self._check_dense()
+        elif self.head_cells is not None:
+            raise UsageError(
+                f"head_cells is for task='segmentation'. Received: head_cells={self.head_cells}."
+            )
         if self.optimizer == "sgd" and self.weight_decay:
             raise UsageError(
                 "optimizer='sgd' has no weight decay. "
@@ -217,6 +239,21 @@ class Recipe:
                 "lora freezes all but the head itself; leave freeze out, or take the recipe lora."
             )
 
+    def _check_dense(self) -> None:
+        if self.loss != "softmax":
+            raise UsageError(f"task={self.task!r} needs loss='softmax'. Received: {self.loss!r}.")
+        if field := self.set_of("classification"):
+            raise UsageError(
+                f"{field} is for task='classification'. Received: {field}="
+                f"{getattr(self, field)!r} and task={self.task!r}; leave it out."
+            )
+        if AUGMENTATIONS[self.augment].moves:
+            still = [name for name, row in AUGMENTATIONS.items() if not row.moves]
+            raise UsageError(
+                f"augment={self.augment!r} moves pixels in ways that masks do not follow. For "
+                f"task={self.task!r} choose one of {', '.join(still)}."
+            )
+
     def set_of(self, kind: Only) -> str:
         """The first setting that is only for a kind of training and is not off; "" if none is."""
         return next((name for name, off in only(kind).items() if getattr(self, name) != off), "")
@@ -229,7 +266,8 @@ class Recipe:
     @property
     def may_weight_classes(self) -> bool:
         """Whether `class_weights="balanced"` can be added to these settings."""
-        return self.loss == "softmax" and "balanced" not in (self.class_weights, self.sampling)
+        is_of_one = self.task == "classification" and self.loss == "softmax"
+        return is_of_one and "balanced" not in (self.class_weights, self.sampling)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,7 +22,7 @@ from keras_vit import _files, _json
 from keras_vit._errors import UsageError
 from keras_vit._json import Text
 from keras_vit.data.source import check_labels
-from keras_vit.data.sources import Source, check_out, open_source, source_folder
+from keras_vit.data.sources import Source, check_out, for_task, open_source, source_folder
 from keras_vit.data.split import RULE, Split
 from keras_vit.labels import count_of, read_labels, write_labels
 from keras_vit.models.image_model import ImageModel
@@ -126,7 +126,7 @@ class Run:
         Raises:
             UsageError: the folder is gone, or its classes are not those of the run.
         """
-        data = self.recipe["data"] if data is None else data
+        data = self.recipe["data"] if data is None else for_task(data, self.task)
         folder = source_folder(data)
         if folder is not None and not folder.is_dir():
             raise UsageError(
@@ -237,6 +237,11 @@ class Run:
         return self.setting("loss", "softmax")
 
     @property
+    def task(self) -> str:
+        """What it was trained for, see `training.Recipe`."""
+        return self.setting("task", "classification")
+
+    @property
     def is_being_trained(self) -> bool:
         """Whether a process trains it now."""
         return _files.is_locked(self.path)
@@ -245,10 +250,19 @@ class Run:
     def may_weight_classes(self) -> bool:
         """Whether another run could weight the classes: see `training.Recipe`."""
         ways = (self.setting("class_weights", "none"), self.setting("sampling", "all"))
-        return self.loss == "softmax" and "balanced" not in ways
+        is_of_one = self.task == "classification" and self.loss == "softmax"
+        return is_of_one and "balanced" not in ways
 
     def check_classifies(self) -> None:
-        """Raises a `UsageError` if it was trained without classes, so that it cannot classify."""
+        """Raises a `UsageError` if it was trained without classes, or for another task."""
+        if self.task != "classification":
+            raise UsageError(
+                f"{self.path}: expected a run of a classifier. Received: one of {self.task}."
+            )
+        self.check_trained_with_classes()
+
+    def check_trained_with_classes(self) -> None:
+        """Raises a `UsageError` if it was trained without classes, so that its head is zeros."""
         if self.loss not in ("softmax", "sigmoid"):
             raise UsageError(
                 f"{self.path} was trained without classes (loss {self.loss}), so its head is all "
@@ -294,6 +308,8 @@ class _Record(Struct):
     accuracy: _Figure | None = None
     val_loss: _Figure | None = None
     val_accuracy: _Figure | None = None
+    mean_iou: _Figure | None = None
+    val_mean_iou: _Figure | None = None
 
 
 def create_run(
@@ -365,7 +381,7 @@ def _check_split(path: Path, source: Source) -> None:
 
 def _targets_sha256(source: Source, split: Split) -> str:
     """A hash of the classes of a split's images."""
-    targets = source.targets if source.multi_hot is None else source.multi_hot
+    targets = source.targets if source.sets is None else source.sets
     hashed = hashlib.sha256()
     for indices in (split.train, split.held_out):
         for start in range(0, len(indices), 256):  # all rows of several classes may need gigabytes

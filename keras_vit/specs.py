@@ -28,6 +28,7 @@ from keras_vit._checks import (
 from keras_vit._errors import UsageError, nearest, shown
 from keras_vit._json import Name, Sides, Text, check
 from keras_vit.encoder.block import MLPS
+from keras_vit.encoder.dense_heads import DENSE_HEADS, NO_DENSE_HEAD, DenseHead
 from keras_vit.encoder.ops import Activation, HeadActivation
 from keras_vit.encoder.patch_grids import Tokens
 from keras_vit.encoder.poolings import POOLINGS
@@ -231,11 +232,17 @@ class ViTSpec(_Fields):
             has one class, "sigmoid" if classes do not exclude each other.
         resampling: how positions in a file of this model are resampled to another image size, as
             the code that belongs to its family does it; see `resample_positions`.
+        dense_head: a head with an answer for each place of the image, a name in `DENSE_HEADS`, in
+            place of the pooling and what follows it. "linear": the classes of each patch, or of
+            `head_cells` x `head_cells` cells in it. "none": a classifier of the image.
+        head_cells: see `dense_head`; divides the stride.
+        head_norm: whether a BatchNorm precedes the linear layer of the dense head, as in DINOv2's.
 
     Raises:
         UsageError: a field has the wrong type or is out of range, num_heads does not divide
             hidden_dim, positions need another hidden_dim, there are two layers after the pooling,
-            or "distilled" has one, has normalized_features or has positions in attention.
+            or "distilled" has one, has normalized_features or has positions in attention; or there
+            is one beside a dense head, or its cells do not divide a patch.
     """
 
     patch_size: int
@@ -268,6 +275,9 @@ class ViTSpec(_Fields):
     normalized_features: bool = False
     head_activation: HeadActivation = "softmax"
     resampling: Resampling = "bilinear"
+    dense_head: str = NO_DENSE_HEAD
+    head_cells: int = 1
+    head_norm: bool = False
 
     def __post_init__(self):
         self._check(_VIT_CHECKS)
@@ -291,6 +301,7 @@ class ViTSpec(_Fields):
                 f"hidden_dim={self.hidden_dim} / num_heads={self.num_heads} = {self.head_dim}."
             )
         self._check_tokens()
+        self._check_dense_head()
         if self.norm_after_pooling and not POOLINGS[self.pooling].averages:
             raise UsageError(
                 "norm_after_pooling is for pooling='gap' and 'token_gap'. Received: "
@@ -300,6 +311,11 @@ class ViTSpec(_Fields):
             raise UsageError(
                 f"stem must be a ResNetStem or None. Received: stem={shown(self.stem)}."
             )
+
+    @property
+    def dense(self) -> DenseHead | None:
+        """The head with an answer for each place of the image; None for a classifier."""
+        return DENSE_HEADS.get(self.dense_head)
 
     @property
     def class_token(self) -> bool:
@@ -386,6 +402,27 @@ class ViTSpec(_Fields):
                 f"registers={self.registers}; choose others."
             )
 
+    def _check_dense_head(self) -> None:
+        if self.dense is None:
+            if self.head_cells != 1 or self.head_norm:
+                raise UsageError(
+                    "head_cells and head_norm are for a dense_head. Received: "
+                    f"dense_head={self.dense_head!r}, head_cells={self.head_cells} and "
+                    f"head_norm={self.head_norm}."
+                )
+            return
+        between = [name for name in _BEFORE_A_CLASSIFIER if getattr(self, name)]
+        if between:
+            raise UsageError(
+                f"dense_head={self.dense_head!r} reads the patches. Received: {between[0]}="
+                f"{getattr(self, between[0])!r}, which precedes a classifier; leave it out."
+            )
+        if self.stride % self.head_cells:
+            raise UsageError(
+                f"head_cells must divide the {self.stride} pixels of a patch. "
+                f"Received: head_cells={self.head_cells}."
+            )
+
     def _hybrid_grid(self, height: int, width: int) -> tuple[int, int]:
         stride, patch = self.stem.stride, self.patch_size
         rows, columns = (-(-side // stride) // patch for side in (height, width))
@@ -406,6 +443,7 @@ class ViTSpec(_Fields):
 
 
 _channels = functools.partial(positive_integer, most=MOST_CHANNELS)
+_BEFORE_A_CLASSIFIER = ("representation_dim", "projection_dim", "normalized_features")
 _VIT_CHECKS = {
     "patch_size": functools.partial(positive_integer, most=LONGEST_SIDE),
     "depth": functools.partial(positive_integer, most=MOST_BLOCKS),
@@ -421,7 +459,9 @@ _VIT_CHECKS = {
     **dict.fromkeys(
         ["qk_norm", "query_bias", "key_bias", "value_bias", "patch_bias", "embedding_norm"], flag
     ),
-    **dict.fromkeys(["norm_after_pooling", "normalized_features"], flag),
+    **dict.fromkeys(["norm_after_pooling", "normalized_features", "head_norm"], flag),
+    "dense_head": lambda field, value: choice(field, value, (NO_DENSE_HEAD, *DENSE_HEADS)),
+    "head_cells": functools.partial(positive_integer, most=LONGEST_SIDE),
     "head_activation": functools.partial(choice, choices=get_args(HeadActivation)),
     **dict.fromkeys(RATES, fraction),
     **dict.fromkeys(["layer_norm_eps", "layer_scale"], positive_number),

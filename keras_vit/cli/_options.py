@@ -59,17 +59,40 @@ def check_holds_no_runs(folder: Path) -> None:
         raise UsageError(f"{folder} holds runs; give one of them: {', '.join(names)}{more}.")
 
 
-def check_data(name: str, data: str) -> None:
-    """Raises a `UsageError` if there is neither a folder of classes nor a source of this name."""
+def check_data(name: str, data: str, task: str | None = None) -> None:
+    """Raises a `UsageError` if there is neither a folder of pictures nor a source of this name.
+
+    Args:
+        name: what the message calls it.
+        data: the folder or the source.
+        task: what the pictures are for; None if it is not known yet.
+    """
     if Path(data).is_dir():
         from keras_vit.data.folders import check_has_classes
+        from keras_vit.data.mask_folders import has_mask_folders, has_masks_beside
 
-        check_has_classes(Path(data))
+        if task == "segmentation":
+            return
+        is_masked = has_mask_folders(Path(data))
+        try:
+            if not is_masked:
+                check_has_classes(Path(data))
+                return
+        except UsageError:
+            if not has_masks_beside(Path(data)):
+                raise
+        if task is not None:
+            raise UsageError(
+                f"{data}: expected a folder with one subfolder for each class. Received: pictures "
+                "with masks; add --task segmentation."
+            )
         return
     if Path(data).is_file():
         raise UsageError(f"{name} must be a folder or a source. Received: {data}, a file.")
-    from keras_vit.data import check_source
+    from keras_vit.data import check_source, source_folder
 
+    if task == "segmentation" and source_folder(data) is not None:
+        raise UsageError(f"{data}: expected a folder of pictures with masks; there is none.")
     check_source(data)
 
 

@@ -275,7 +275,8 @@ def _now(progress: Any) -> str:
 
 
 def _metrics(metrics: dict[str, float], judged_on: str) -> str:
-    labels = {"accuracy": "accuracy", "val_accuracy": judged_on, "ema_val_accuracy": "average"}
+    name, text = ("mean_iou", "mean IoU") if "mean_iou" in metrics else ("accuracy", "accuracy")
+    labels = {name: text, f"val_{name}": judged_on, f"ema_val_{name}": "average"}
     shown = [f"{label} {metrics[name]:.2%}" for name, label in labels.items() if name in metrics]
     shown += [
         f"{name.removeprefix('fewshot_')}-shot {value:.2%}"

@@ -59,7 +59,9 @@ def check_settings(recipe: Recipe, checkpoint_every: str) -> None:
 
 
 def check_classifies(recipe: Recipe) -> None:
-    """Raises a `UsageError` for training without classes, after which no head can be judged."""
+    """Raises a `UsageError` for training whose results are no accuracies."""
+    if recipe.task != "classification":
+        raise UsageError(f"expected --task classification. Received: {recipe.task}; use fit.")
     if recipe.loss in SELF_SUPERVISED:
         raise UsageError(
             f"accuracies need training with classes. Received: --loss {recipe.loss}; train it with "

@@ -46,9 +46,10 @@ class Arguments(_options.WeightsOptions):
     """Number of images that the model computes at a time."""
     wrong: bool = False
     """Of a run: print only the pictures that are classified wrongly, the most certain first, as
-    lines of path, class, predicted class and probability with tabs between them."""
+    lines of path, class, predicted class and probability with tabs between them; of masks the
+    pictures with wrong pixels, the worst first, as lines of path and mean IoU."""
     min_accuracy: float = option(0.0, check=_checks.probability)
-    """Exit with code 3 if the accuracy is lower than this; from 0 to 1."""
+    """Exit with code 3 if the accuracy, or the mean IoU of masks, is lower; from 0 to 1."""
 
     def __post_init__(self):
         for name in ("model", "out"):
@@ -81,6 +82,7 @@ def _evaluate_weights(arguments: Arguments) -> None:
 
     data.check_present(arguments.data)  # before the weights are downloaded
     model, published = _opened(arguments.weights, arguments.model)
+    _checks.classifies(model, arguments.weights)
     judged = f"{model.name} from {published.name if published else arguments.weights}"
     preprocessing = _described(model.preprocessing)
     print(f"{judged}\npreprocessing: {preprocessing}")
@@ -170,11 +172,14 @@ def _evaluate_run(arguments: Arguments) -> None:
         for each in report.wrong:
             # A tab or a line break in a name would end a column or a line.
             path = "".join(c if c.isprintable() else repr(c)[1:-1] for c in each.path)
-            print(path, each.label, each.prediction, f"{each.probability:.4f}", sep="\t")
+            _, *others = dataclasses.astuple(each)
+            figures = [f"{x:.4f}" if isinstance(x, float) else x for x in others]
+            print(path, *figures, sep="\t")
     else:
         _print_report(report, page, run, arguments)
-    if report.accuracy < arguments.min_accuracy:
-        raise _too_low(f"a {report.kind} accuracy", arguments.min_accuracy, report.accuracy)
+    name, score = report.score
+    if score < arguments.min_accuracy:
+        raise _too_low(f"a {report.kind} {name}", arguments.min_accuracy, score)
 
 
 def _too_low(what: str, least: float, accuracy: float) -> RefusedError:
@@ -183,19 +188,13 @@ def _too_low(what: str, least: float, accuracy: float) -> RefusedError:
 
 def _print_report(report: Any, page: Path, run: Any, arguments: Arguments) -> None:
     """The table of the classes and the main figures."""
-    from keras_vit.evaluation.classification import METRICS
-
-    rows = [
-        [c["label"], *(f"{c[name]:.2%}" for name in METRICS), str(c["support"])]
-        for c in report.classes
-    ]
-    rows.append(["macro mean", *(f"{report.macro[name]:.2%}" for name in METRICS), ""])
-    print(table(["class", *METRICS, "images"], rows))
-    warning = evaluation.recall_warning(report, run.may_weight_classes)
+    print(table(*report.table))
+    warning = report.warning(run.may_weight_classes)
     if warning:
         fit = f"{spelled('fit')} --class-weights balanced"
         warn(warning.replace("class_weights='balanced'", fit))
     print(f"\n{report.headline}; report: {page}")
     if run.has_average and not arguments.average:
         print("the run also has an average of its weights, which --average judges")
-    print_next("export", "--run", run.path, "--quantize", "float16", "int8")
+    if run.task == "classification":
+        print_next("export", "--run", run.path, "--quantize", "float16", "int8")

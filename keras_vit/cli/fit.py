@@ -40,6 +40,7 @@ from keras_vit.cli._progress import (
     previewed,
     print_saving,
 )
+from keras_vit.data.task_folders import task_of
 from keras_vit.recipe import CHOSEN_HERE, SELF_SUPERVISED, RunRecipe
 from keras_vit.training.devices import STRATEGIES, choose, environment, keras_3_setting
 from keras_vit.training.recipes import PRESETS, RECIPES, Preset, Recipe, default_recipe
@@ -49,11 +50,13 @@ from keras_vit.training.recipes import PRESETS, RECIPES, Preset, Recipe, default
 class Arguments:
     """Options of the command."""
 
-    data: str = option("digits", check=check_data)
+    data: str = "digits"
     """A folder with one subfolder for each class, or with such folders in train/ and val/; or
     'digits' (scikit-learn's, no download), 'cifar10' or 'cifar10:FOLDER', 'tfds:NAME' (a prepared
     data set of TensorFlow Datasets), 'vtab:TASK' (one of VTAB-1k, from such a data set),
-    'tfrecords:FOLDER', 'unlabelled:FOLDER' (without classes, for recipes such as mae)."""
+    'tfrecords:FOLDER', 'unlabelled:FOLDER' (without classes, for recipes such as mae). For --task
+    segmentation a folder of pictures with masks: in images/ and masks/, or beside each other; or
+    'scenes' (digits on textures, no download)."""
     model: str | None = option(PRESETS["scratch"].model, check=check_model)
     """The model to train, such as ViT_S16 or BiT_R50x1; --model all lists every name. Default: the
     model that --weights hold, and without them or for a name such as augreg, the recipe's."""
@@ -100,6 +103,7 @@ class Arguments:
         if self.recipes:
             return
         _recipes.check_names_data(self.recipe, self.data)
+        check_data("data", self.data, self.settings.task)
         check_weights(self.weights, self.model, run_instead="{}/weights.npz")
         check_run(self.teacher)
         if not (self.resume or self.dry_run):
@@ -115,6 +119,11 @@ class Arguments:
             )
         check_checkpoint_every(self.checkpoint_every)
         self.chosen_strategy(self.settings)
+
+    @property
+    def locator(self) -> str:
+        """The source of the images; see `open_source`."""
+        return str(data.for_task(self.data, self.settings.task))
 
     def folder(self) -> Path:
         """The run folder."""
@@ -135,7 +144,8 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
     # Another recipe brings its settings; they are refused later unless they are those of the run.
     given = {name: begun[name] for name in ("data", "model") if begun} | given
     data, weights = given.get("data", Arguments.data), given.get("weights")
-    recipe = given.get("recipe") or default_recipe(data, weights)
+    task = given.get("task") or task_of(data)
+    recipe = given.get("recipe") or default_recipe(data, weights, task)
     _recipes.check_recipe_name(recipe)
     preset = PRESETS[recipe]
     if "recipe" in given:  # its data; without any it is refused later
@@ -218,7 +228,7 @@ def run(arguments: Arguments) -> None:
         arguments.recipe or None,
     )
     training.check_settings(
-        arguments.data, arguments.settings, arguments.model, saving, weights=arguments.weights,
+        arguments.locator, arguments.settings, arguments.model, saving, weights=arguments.weights,
         engine=engine,
     )  # fmt: skip
     source = _opened_images(arguments)
@@ -236,7 +246,7 @@ def run(arguments: Arguments) -> None:
         print(_self_supervised_end(run))
         return
     report = evaluation.held_out_report(run, source)
-    warn(evaluation.recall_warning(report, arguments.settings.may_weight_classes), Arguments)
+    warn(report.warning(arguments.settings.may_weight_classes), Arguments)
     steps = run.metrics()[-1]["step"]
     print(f"{report.headline} after {steps} steps: {run.path}")
     if run.has_average:
@@ -252,19 +262,21 @@ def _opened_images(arguments: Arguments) -> Any:
     if arguments.recipe == "scratch" and not (arguments.weights or arguments.resume):
         print(_from_random_weights(arguments))
     recipe = f"recipe {arguments.recipe}; " if arguments.recipe else ""
-    source = open_images(arguments.data, arguments.strict, recipe)
+    source = open_images(arguments.locator, arguments.strict, recipe)
     print(f"{len(source)} images of {count_of(source.labels)}:")
     counts = list(source.counts.values())
     print(class_table(source.labels, counts))
+    if source.annotations is not None and source.annotations.note:
+        print(source.annotations.note)
     if source.splits:
         print(data.split_summary(source, f"{spelled('evaluate')} --split test"))
         warn(data.repeats_warning(source))
         fraction = arguments.settings.held_out
         if fraction != RECIPES.get(arguments.recipe, Recipe()).held_out:
             warn(f"held_out={fraction} is not used: the data declares its splits.", Arguments)
-    if arguments.settings.loss not in SELF_SUPERVISED:
+    if arguments.settings.loss not in SELF_SUPERVISED and source.annotations is None:
         warn(training.few_images_warning(source.labels, counts))
-    if arguments.settings.may_weight_classes:
+    if arguments.settings.may_weight_classes and source.annotations is None:
         warn(training.imbalance_warning(source.labels, counts), Arguments)
     return source
 
@@ -344,7 +356,7 @@ def _check_folder(arguments: Arguments, strategy: str) -> None:
     # Of several processes, the first one may have made the folder already.
     elif strategy != "multiworker":
         may_exist = arguments.overwrite or arguments.dry_run
-        check_out(arguments.folder(), arguments.data, may_exist)
+        check_out(arguments.folder(), arguments.locator, may_exist)
 
 
 def _check_fewshot(arguments: Arguments, source: Any) -> None:

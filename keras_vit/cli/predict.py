@@ -126,6 +126,7 @@ def _predictor(arguments: Arguments) -> Predictor:
         return of_bundle(arguments.bundle, deploy.open_bundle(arguments.bundle, trusted=False))
     if arguments.weights is not None:
         model = _options.model_of_weights(arguments.weights, arguments.model)
+        _checks.classifies(model, arguments.weights)
         if not model.num_classes:
             raise UsageError(f"{arguments.weights} holds a model without a classification head.")
         if not _options.has_trained_head(model):

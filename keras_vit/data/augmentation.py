@@ -24,18 +24,24 @@ class Augmentation:
             for the whole picture, resized as for evaluation.
         margin: the whole picture is resized to this many times the model's input size, and a random
             part of the input size is taken; None for no such part.
+        zoom: the smallest and the largest multiple of the input size that the whole picture is
+            resized to; a random part of the input size is taken, or the rest is grey. None for no
+            such part.
         shift: whether the picture is shifted, rotated and zoomed a little.
         flip: whether half of the images are mirrored.
         pixels: a TensorFlow function of a uint8 image (height, width, 3) and a seed (2,) that
             returns another one.
+        moves: whether `pixels` moves some, which masks could not follow.
     """
 
     help: str
     area: float | None = None
     margin: float | None = None
+    zoom: tuple[float, float] | None = None
     shift: bool = False
     flip: bool = False
     pixels: Callable[[Any, Any], Any] | None = None
+    moves: bool = False
 
 
 def _rand_augment(image: Any, seed: Any, **settings: Any) -> Any:
@@ -66,12 +72,20 @@ AUGMENTATIONS: dict[str, Augmentation] = {
     "resize_crop_flip": Augmentation(
         "mirrors and keeps 6/7 of the height and of the width", margin=7 / 6, flip=True
     ),
+    # mmsegmentation's usual range, in which DINOv2's heads were trained too.
+    "zoom_flip": Augmentation(
+        "mirrors, zooms by 0.5 to 2 and takes a part of the input size, with grey around what is "
+        "smaller",
+        zoom=(0.5, 2.0),
+        flip=True,
+    ),
     **{
         f"randaugment_{layers}_{magnitude}": Augmentation(
             f"crop_flip and {layers} operations of magnitude {magnitude}",
             area=_SMALLEST,
             flip=True,
             pixels=functools.partial(_rand_augment, layers=layers, magnitude=magnitude),
+            moves=True,
         )
         for layers, magnitude in _RAND_AUGMENT
     },
@@ -83,6 +97,7 @@ AUGMENTATIONS: dict[str, Augmentation] = {
         pixels=functools.partial(
             _rand_augment, layers=2, magnitude=9, translate=10, without=["Cutout"]
         ),
+        moves=True,
     ),
     "three_augment": Augmentation(
         "DeiT III's crop_flip with grey, solarise or blur, and colour jitter",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import io
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -21,6 +22,8 @@ _COMPRESSIONS = {
     "raw", "packbits", "tiff_lzw", "tiff_adobe_deflate", "tiff_deflate", "jpeg", "group3",
     "group4", "tiff_ccitt",
 }  # fmt: skip
+_SPREAD = {"L;2": 85, "L;4": 17}  # by Pillow's raw mode
+_MASK_MODES = {"1", "L", "LA", "P", "RGB", "RGBA", "I;16", "I;16L", "I;16B"}
 _RUNS = (1, 2)  # the compressions of a BMP that Pillow decodes in Python
 _BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262  # tags of TIFF
 _ORIENTATION = 0x0112  # a tag of EXIF
@@ -43,21 +46,45 @@ def decode_image(path: Path) -> np.ndarray:
         OSError: the file is absent or cannot be opened.
         UsageError: it is not a complete picture in one of these formats, or has too many pixels.
     """
-    with _opened(path) as file:
-        try:
-            return _decoded(file)
-        except Exception as error:  # a damaged file makes Pillow raise errors of any type
-            reason = check_format(path) or _reason(error, file)
-            raise UsageError(f"{printable(path)}: {reason}.") from error
+    return _of_opened(path, to_rgb)
 
 
 def decode_content(content: bytes, place: str) -> np.ndarray:
     """`decode_image` for the content of a file; `place` is for the error."""
-    file = io.BytesIO(content)
-    try:
-        return _decoded(file)
-    except Exception as error:  # as in decode_image
-        raise UsageError(f"{printable(place)}: {_reason(error, file)}.") from error
+    return _of_content(content, place, to_rgb)
+
+
+def decode_values(path: Path) -> np.ndarray:
+    """The value of each pixel of a mask, uint8 (height, width).
+
+    Of a picture with a palette these are the places in it, not its colours. Colours are accepted
+    if they are grey: some programs save masks so.
+
+    Raises:
+        OSError: the file is absent or cannot be opened.
+        UsageError: it is not a complete picture in a format that keeps values, has too many
+            pixels, or has colours or larger values.
+    """
+    return _of_opened(path, _values)
+
+
+def decode_values_of(content: bytes, place: str) -> np.ndarray:
+    """`decode_values` for the content of a file; `place` is for the error."""
+    return _of_content(content, place, _values)
+
+
+def upright_size(path: Path) -> tuple[int, int]:
+    """Height and width of a picture as `decode_image` returns it, whose pixels are not read.
+
+    Raises:
+        OSError, UsageError: see `decode_image`.
+    """
+    return _of_opened(path, _upright)
+
+
+def upright_size_of(content: bytes, place: str) -> tuple[int, int]:
+    """`upright_size` for the content of a file; `place` is for the error."""
+    return _of_content(content, place, _upright)
 
 
 def examine_image(path: Path) -> tuple[str, str]:
@@ -146,9 +173,59 @@ def printable(path: str | os.PathLike) -> str:
     return str(path).encode("utf-8", "backslashreplace").decode()
 
 
-def _decoded(file: BinaryIO) -> np.ndarray:
-    with _open(file) as image, _room.taken(_area(image)):
-        return to_rgb(image)
+def _of_opened(path: Path, use: Callable[[Image.Image], Any]) -> Any:
+    """What a function of the opened picture in a file returns."""
+    with _opened(path) as file:
+        try:
+            with _open(file) as image, _room.taken(_area(image)):
+                return use(image)
+        except Exception as error:  # a damaged file makes Pillow raise errors of any type
+            reason = check_format(path) or _reason(error, file)
+            raise UsageError(f"{printable(path)}: {reason}.") from error
+
+
+def _of_content(content: bytes, place: str, use: Callable[[Image.Image], Any]) -> Any:
+    """What a function of the picture in the content of a file returns."""
+    file = io.BytesIO(content)
+    try:
+        with _open(file) as image, _room.taken(_area(image)):
+            return use(image)
+    except Exception as error:  # as in `_of_opened`
+        raise UsageError(f"{printable(place)}: {_reason(error, file)}.") from error
+
+
+def _upright(image: Image.Image) -> tuple[int, int]:
+    width, height = image.size
+    return (width, height) if _orientation(image) in (5, 6, 7, 8) else (height, width)
+
+
+def _values(image: Image.Image) -> np.ndarray:
+    """The values of a mask, a band at a time as in `to_rgb`."""
+    if image.format in ("JPEG", "WEBP"):
+        raise UsageError(f"{image.format} changes the values of a mask, save it as PNG")
+    if image.mode not in _MASK_MODES:
+        raise UsageError(f"mask of the mode {image.mode}, save it with 8 bits")
+    # Pillow spreads the levels of grey pictures of 2 and 4 bits over 0 to 255.
+    spread = _SPREAD.get(image.tile[0][3] if image.tile else "", 1)
+    image.load()
+    width, height = image.size
+    values, rows = np.empty((height, width), np.uint8), max(_BAND // max(width, 1), 1)
+    for top in range(0, height, rows):
+        end = min(top + rows, height)
+        band = _values_of(np.asarray(image.crop((0, top, width, end))), image.mode)
+        values[top:end] = band // spread
+    return values
+
+
+def _values_of(band: np.ndarray, mode: str) -> np.ndarray:
+    if band.ndim == 3:
+        others = band[..., 1:3] if mode.startswith("RGB") else band[..., :0]
+        band = band[..., 0]
+        if (others != band[..., None]).any():
+            raise UsageError("colours instead of the numbers of classes")
+    if band.max(initial=0) > 255:
+        raise UsageError("mask with values above 255")
+    return band
 
 
 def _open(file: BinaryIO) -> Image.Image:

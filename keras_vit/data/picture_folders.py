@@ -96,26 +96,38 @@ def _source(
     for listing in listings:
         folders.check_classes(listing)
     targets, files = zip(*(each for listing in listings for each in listing.files), strict=True)
-    # An array instead of what is known of a million files.
-    states = np.array([known[file][:2] for file in files], np.int64).reshape(-1, 2)
+    image, states = encoded(files, known)
     bounds = np.cumsum([0, *(len(listing.files) for listing in listings)])
     return Source(
         name=path.name,
         labels=listings[0].labels,
         ids=tuple(file.relative_to(path).as_posix() for file in files),
         targets=np.array(targets, np.int64),
-        image=Encoded(
-            decode=lambda i: decode_image(files[i]),
-            contents=_reader(files),
-            formats=np.array([PLAIN.index(known[file].plain) for file in files], np.uint8),
-            fault=lambda message: changed(files, states),
-        ),
+        image=image,
         skipped=tuple(skipped),
         skipped_before=index.are_skipped_again(skipped),
         locator=locator,
         splits={split: np.arange(*bounds[i : i + 2]) for i, split in enumerate(splits)},
         states=states,
     )
+
+
+def encoded(files: Sequence[Path], known: Mapping[Path, Known]) -> tuple[Encoded, np.ndarray]:
+    """The pictures in files, and the `states` of a source.
+
+    Args:
+        files: the files.
+        known: what is known of each, see `Index.examine`.
+    """
+    # An array instead of what is known of a million files.
+    states = np.array([known[file][:2] for file in files], np.int64).reshape(-1, 2)
+    image = Encoded(
+        decode=lambda i: decode_image(files[i]),
+        contents=_reader(files),
+        formats=np.array([PLAIN.index(known[file].plain) for file in files], np.uint8),
+        fault=lambda message: changed(files, states),
+    )
+    return image, states
 
 
 def _readable(listing: Listing, known: Mapping[Path, Known]) -> Listing:

@@ -9,6 +9,7 @@ that TensorFlow decodes to other pixels than Pillow, and for sources that are Py
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -46,6 +47,8 @@ def training_batches(
 ) -> Any:
     """A `tf.data.Dataset` of `steps` batches: images (b, height, width, 3), and targets (b, ...).
 
+    What is annotated in the images is moved with them.
+
     The images are uint8, or float32 with `mixup` or `cutmix`, from 0 to 255; of `Vectors`, float32
     (b, channels).
 
@@ -63,8 +66,8 @@ def training_batches(
         first_step: the step of the first batch.
         sampling: "all" for each image once in an epoch, "balanced" for each class equally often.
         shard: (i, n) for the i-th of n equal parts of each batch, in order; b = batch_size / n.
-        targets: a TensorFlow function from the images and their classes, int64 (b,), to the
-            targets.
+        targets: a TensorFlow function from the images and their classes, int64 (b,), or what is
+            annotated in them, to the targets.
         mixup, cutmix: alpha of mixup and of CutMix; 0 for off. The targets must be float32.
         erase: probability of random erasing.
 
@@ -155,27 +158,36 @@ def _reader(
 ) -> Callable[[Any, Any], tuple[Any, Any]]:
     """A TensorFlow function from an index and a seed (2,) to an augmented image and its class.
 
-    The class is an index, int64 (), or if the source has several, 0 and 1 for each (classes,).
+    The class is an index, int64 (), or if the source has several, 0 and 1 for each (classes,). In
+    its place are the annotations of a source that has some, moved with the image.
     """
-    target_of = _targets(source)
+    target_of, annotations = _targets(source), source.annotations
     if isinstance(source.image, Vectors):
-        values = in_memory(source.image.values)
+        values, size = in_memory(source.image.values), preprocessing.size
+        if annotations is not None:
+            matrix = functools.partial(geometry.of_whole, preprocessing=preprocessing)
+            target_of = functools.partial(annotations.moved, matrix=matrix, size=size)
         return lambda index, seed: (tf.gather(values, index), target_of(index))
     picture_of = _pictures(source, indices)
 
     def read(index, seed):
         place, mirror, pixels, erasing = tf.unstack(tf.random.split(seed, 4))
-        image = picture_of(
-            index, lambda picture: _placed(picture, augmentation, preprocessing, place)
-        )
+
+        def used(picture):
+            placed = _placed(picture, augmentation, preprocessing, place)
+            return placed.image, None if annotations is None else placed.matrix()
+
+        image, matrix = picture_of(index, used)
         image = tf.ensure_shape(image, (*preprocessing.size, 3))
         if augmentation.flip:
-            image = tf.image.stateless_random_flip_left_right(image, mirror)
+            image, matrix = geometry.mirrored((image, matrix), mirror)
         if augmentation.pixels is not None:
             image = augmentation.pixels(image, pixels)
         if erase:
             image = erased(image, erasing, erase)
-        return image, target_of(index)
+        if annotations is None:
+            return image, target_of(index)
+        return image, annotations.moved(index, matrix, preprocessing.size)
 
     return read
 
@@ -198,8 +210,10 @@ def _targets(source: Source) -> Callable[[Any], Any]:
 
 def _placed(
     picture: Any, augmentation: Augmentation, preprocessing: Preprocessing, seed: Any
-) -> Any:
+) -> geometry.Placed:
     """A `geometry.Picture`, or the part that the augmentation draws, at the model's input size."""
+    if augmentation.zoom is not None:
+        return geometry.zoomed(picture, preprocessing, seed, augmentation.zoom)
     if augmentation.shift:
         return geometry.shifted(picture.pixels(), preprocessing, seed)
     if augmentation.area is not None:

@@ -26,8 +26,14 @@ from msgspec import Meta, Struct
 
 from keras_vit._errors import UsageError
 from keras_vit._quiet import quiet
-from keras_vit.data.decoding import decode_content, examine_stream
+from keras_vit.data.decoding import (
+    decode_content,
+    decode_values_of,
+    examine_stream,
+    upright_size_of,
+)
 from keras_vit.data.folders import SPLITS, Skipped, listed
+from keras_vit.data.masks import NO_CLASS, Masks, unnamed_classes
 from keras_vit.data.picture_formats import PLAIN
 from keras_vit.data.picture_index import Fault, Plain, cache_file, read_cache, state_of, write_cache
 from keras_vit.data.reading import changed, in_memory
@@ -51,12 +57,14 @@ class Keys(NamedTuple):
         label: its classes, integers.
         text: the names of the classes.
         derived: instead of `label`: a name in `DERIVED`, which computes the class.
+        is_mask: whether `label` is a mask instead, an encoded picture of the class of each pixel.
     """
 
     image: str
     label: str
     text: str = ""
     derived: str = ""
+    is_mask: bool = False
 
 
 class Piece(NamedTuple):
@@ -138,6 +146,7 @@ def record_source(
     keys: Keys,
     labels: Sequence[str] | None = None,
     several: bool = False,
+    values: Mapping[int, str] | None = None,
 ) -> Source:
     """A source of examples in TFRecord files.
 
@@ -147,6 +156,8 @@ def record_source(
         keys: the names of the features.
         labels: the names of the classes 0, 1 ...; None to take them from the examples.
         several: whether an image may have several classes, even if none here has.
+        values: of masks the names of their values, and pixels of others have no class; None to
+            name those that occur, see `mask_folder`.
 
     Raises:
         UsageError: a file is missing or damaged, no example can be used, `labels` lacks a class, or
@@ -166,9 +177,13 @@ def record_source(
         for split, pieces in parts.items()
     }
     unlabelled = [] if labels is None else _without_unlabelled_test(locator, found, len(labels))
-    several = several or any(
-        len(each.known.classes) > 1 and not each.known.fault
-        for each in itertools.chain(*found.values())
+    several = (
+        several
+        or keys.is_mask
+        or any(
+            len(each.known.classes) > 1 and not each.known.fault
+            for each in itertools.chain(*found.values())
+        )
     )
     chosen, split_of, unreadable = _usable(found, several)
     skipped = [Skipped(each.id, "", _NO_CLASS, is_unreadable=False) for each in unlabelled]
@@ -177,13 +192,15 @@ def record_source(
         received = f"{len(skipped)}, the first is {skipped[0]}" if skipped else "no examples"
         raise UsageError(f"{locator}: expected images with classes. Received: {received}.")
     numbers = np.array([number for each in chosen for number in each.known.classes], np.int64)
-    if labels is None:
+    images = np.repeat(np.arange(len(chosen)), [len(each.known.classes) for each in chosen])
+    if keys.is_mask:
+        labels, lookup = _of_values(numbers, values, locator)
+        images, numbers = images[lookup[numbers] != NO_CLASS], lookup[numbers]
+        numbers = numbers[numbers != NO_CLASS]
+    elif labels is None:
         labels, numbers = _named(numbers, scans.values())
     check_labels(labels, locator)
-    multi_hot = None
-    if several:
-        images = np.repeat(np.arange(len(chosen)), [len(each.known.classes) for each in chosen])
-        multi_hot = ClassSets(images, numbers, (len(chosen), len(labels)))
+    sets = ClassSets(images, numbers, (len(chosen), len(labels))) if several else None
     place = {file: i for i, file in enumerate(files)}
     file_of = np.array([place[each.file] for each in chosen])
     offsets = np.array([each.known.offset for each in chosen], np.int64)
@@ -192,7 +209,7 @@ def record_source(
         name=name,
         labels=tuple(labels),
         ids=tuple(each.id for each in chosen),
-        targets=numbers if multi_hot is None else multi_hot.rarest,
+        targets=numbers if sets is None else sets.rarest,
         image=Encoded(
             decode=records.decode,
             contents=records.contents,
@@ -203,7 +220,8 @@ def record_source(
         locator=locator,
         splits={split: np.flatnonzero(split_of == split) for split in found if split},
         states=before[file_of],
-        multi_hot=multi_hot,
+        multi_hot=None if keys.is_mask else sets,
+        annotations=Masks(lambda i: lookup[records.mask(i)], sets) if keys.is_mask else None,
     )
 
 
@@ -228,6 +246,12 @@ class _Records(NamedTuple):
         record, file = self._read(index)
         content, _, _ = _features(record, self.keys, file)
         return decode_content(content, f"{file}, byte {self.offsets[index]:,}")
+
+    def mask(self, index: int) -> np.ndarray:
+        """The values of the mask of an example, uint8 (height, width)."""
+        record, file = self._read(index)
+        content = _mask_content(record, self.keys, file)
+        return decode_values_of(content, f"{file}, byte {self.offsets[index]:,}")
 
     def contents(self, index: Any) -> Any:
         """See `Encoded`."""
@@ -343,6 +367,20 @@ def _named(labels: np.ndarray, scans: Iterable[_Scan]) -> tuple[list[str], np.nd
     return names, targets.astype(np.int64)
 
 
+def _of_values(
+    occurring: np.ndarray, values: Mapping[int, str] | None, locator: str
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """The names of the classes of masks, and the class of each value, uint8 (256,)."""
+    if values is None:
+        found = unnamed_classes(occurring.tolist(), locator, "use masks whose values are classes")
+    else:
+        found = {value: (i, name) for i, (value, name) in enumerate(values.items())}
+    lookup = np.full(NO_CLASS + 1, NO_CLASS, np.uint8)
+    for value, (number, _) in found.items():
+        lookup[value] = number
+    return tuple(name for _, name in found.values()), lookup
+
+
 def _scan(file: Path, keys: Keys) -> _Scan:
     """The examples of a file, from the cache folder if the file has not changed."""
     state, cached = state_of(file), cache_place(file, keys)
@@ -363,19 +401,30 @@ def cache_place(file: Path, keys: Keys) -> Path:
 def _read(file: Path, state: tuple[int, int], keys: Keys) -> _Scan:
     scan, records = _Scan(*state, [], {}), _records(file)
     with ThreadPoolExecutor() as pool:
-        while some := [
-            (offset, *_features(record, keys, file))
-            for offset, record in itertools.islice(records, _TOGETHER)
-        ]:
+        while some := [*itertools.islice(records, _TOGETHER)]:
             with quiet():  # libtiff writes errors to standard error without the name of the file
-                contents = [io.BytesIO(content) for _, content, _, _ in some]
-                examined = list(pool.map(examine_stream, contents))
-            for (offset, _, classes, names), picture in zip(some, examined, strict=True):
+                found = list(pool.map(lambda each: _examined(each[1], keys, file), some))
+            for (offset, _), (*picture, classes, names) in zip(some, found, strict=True):
                 scan.examples.append(_Known(offset, *picture, classes))
                 if len(names) == len(classes):  # or it is unknown which name belongs to which
                     for label, text in zip(classes, names, strict=True):
                         scan.texts.setdefault(str(label), text)
     return scan
+
+
+def _examined(record: bytes, keys: Keys, file: Path) -> tuple[str, str, list[int], list[str]]:
+    """What is known of an example: see `examine_stream`, its classes and their names."""
+    content, classes, names = _features(record, keys, file)
+    fault, plain = examine_stream(io.BytesIO(content))
+    if keys.is_mask and not fault:
+        try:
+            mask = decode_values_of(_mask_content(record, keys, file), "mask")
+        except UsageError as error:
+            return str(error).removesuffix("."), plain, [], []
+        classes = np.flatnonzero(np.bincount(mask.ravel())).tolist()
+        if mask.shape != upright_size_of(content, "picture"):
+            fault = "mask of another size than its picture"
+    return fault, plain, classes, names
 
 
 def _records(file: Path) -> Iterator[tuple[int, bytes]]:
@@ -412,12 +461,7 @@ def _checked(stream: io.BufferedIOBase, size: int) -> bytes | None:
 
 def _features(record: bytes, keys: Keys, file: Path) -> tuple[bytes, list[int], list[str]]:
     """The encoded image, the classes and their names of an example."""
-    import tensorflow as tf
-
-    try:
-        features = tf.train.Example.FromString(record).features.feature
-    except Exception as error:  # protobuf's own error
-        raise UsageError(f"{file}: expected records of tf.train.Example.") from error
+    features = _example(record, file)
     names = sorted(features)  # before reading others, which adds them
     images = features[keys.image].bytes_list.value
     needed = DERIVED[keys.derived].features if keys.derived else (keys.label,)
@@ -432,6 +476,25 @@ def _features(record: bytes, keys: Keys, file: Path) -> tuple[bytes, list[int], 
         labels = features[keys.label].int64_list.value
     texts = features[keys.text].bytes_list.value if keys.text else ()
     return images[0], list(labels), [text.decode("utf-8", "replace") for text in texts]
+
+
+def _mask_content(record: bytes, keys: Keys, file: Path) -> bytes:
+    masks = _example(record, file)[keys.label].bytes_list.value
+    if len(masks) != 1:
+        raise UsageError(
+            f"{file}: expected one {keys.label} in each example. Received: {len(masks)}."
+        )
+    return masks[0]
+
+
+def _example(record: bytes, file: Path) -> Mapping[str, Any]:
+    """The features of an example."""
+    import tensorflow as tf
+
+    try:
+        return tf.train.Example.FromString(record).features.feature
+    except Exception as error:  # protobuf's own error
+        raise UsageError(f"{file}: expected records of tf.train.Example.") from error
 
 
 def _derived(name: str, features: Mapping[str, Any], file: Path) -> int:

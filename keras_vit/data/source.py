@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class Source:
             file of each example when the source was opened, int64 (n, 2). Caches compare them.
         multi_hot: if an image may have several classes, or none: 1 for each of them, as integers
             (n, classes) or `ClassSets`, which an array becomes.
+        annotations: what is annotated in each image, such as the class of each pixel.
         skipped: the skipped files, each with the reason; see `skipped_summary`.
         skipped_before: whether the same files were skipped when it was opened the last time.
         locator: the argument of `open_source` that opens it again: a name in `SOURCES`, with
@@ -57,6 +58,7 @@ class Source:
     splits: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     states: np.ndarray | None = None
     multi_hot: ClassSets | np.ndarray | None = None
+    annotations: Annotations | None = None
 
     def __post_init__(self):
         object.__setattr__(self, "locator", self.locator or self.name)
@@ -71,13 +73,45 @@ class Source:
         return len(self.ids)
 
     @property
+    def sets(self) -> ClassSets | None:
+        """The classes of each image, if it may have several; None if each has one."""
+        return self.multi_hot if self.annotations is None else self.annotations.sets
+
+    @property
     def counts(self) -> dict[str, int]:
         """The number of images in each class, in the order of `labels`."""
-        if self.multi_hot is not None:
-            counts = self.multi_hot.counts
+        if self.sets is not None:
+            counts = self.sets.counts
         else:
             counts = np.bincount(self.targets, minlength=len(self.labels))
         return dict(zip(self.labels, counts.tolist(), strict=True))
+
+
+class Annotations(Protocol):
+    """What is annotated in each image of a source: `Masks`, for example.
+
+    Attributes:
+        task: the task that learns it, a name in `TASKS` of `recipe.py`.
+        sets: the classes that occur in each image.
+        note: what a user should know of them, in words; or "".
+    """
+
+    task: str
+    sets: ClassSets
+    note: str
+
+    def check(self, count: int, classes: int) -> None:
+        """Raises a `UsageError` unless these are annotations of `count` images and `classes`."""
+
+    def moved(self, index: Any, matrix: Any, size: tuple[int, int]) -> Any:
+        """What is annotated in an image, where it is after the image was moved.
+
+        Args:
+            index: the image's, a TensorFlow int64 ().
+            matrix: where each pixel comes from, see `geometry.Placed`; or a function of height and
+                width of the picture, int32 (2,), that returns it.
+            size: height and width of the moved image.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,18 +173,19 @@ class Vectors:
     """What a model made of the images, in their place.
 
     Attributes:
-        values: float32 (n, channels), a row for each of the ids.
+        values: float32 (n, channels) or (n, tokens, channels), a row for each of the ids.
     """
 
     values: np.ndarray
 
     def __call__(self, index: int) -> np.ndarray:
-        """The row of an image, float32 (channels,)."""
+        """The row of an image, float32 (channels,) or (tokens, channels)."""
         return self.values[index]
 
     def check(self, count: int) -> None:
         """Raises a `UsageError` unless these are `count` rows."""
-        if self.values.dtype != np.float32 or self.values.shape[:-1] != (count,):
+        shape = self.values.shape
+        if self.values.dtype != np.float32 or len(shape) not in (2, 3) or shape[0] != count:
             raise UsageError(
                 f"values must be float32 ({count}, channels), a row for each of the ids. "
                 f"Received: {self.values.dtype} {self.values.shape}."
@@ -283,6 +318,8 @@ def _check(source: Source) -> None:
         check_integers("multi_hot", source.multi_hot, (count, classes), 2, "1 for its classes")
     if isinstance(source.image, InMemory | Encoded | Vectors):
         source.image.check(count)
+    if source.annotations is not None:
+        source.annotations.check(count, classes)
     if source.states is not None and source.states.shape != (count, 2):
         raise UsageError(
             f"states must be ({count}, 2), size and time of change for each example. "

@@ -21,8 +21,17 @@ from keras_vit.data import folders
 from keras_vit.data.cifar import check_cifar10, cifar10
 from keras_vit.data.picture_folders import image_folder, pictures_below
 from keras_vit.data.records import tfrecords
+from keras_vit.data.scenes import scenes
 from keras_vit.data.source import InMemory, Source
-from keras_vit.data.tfds import check_imagenet_v2, check_prepared, imagenet, imagenet_v2, tfds
+from keras_vit.data.task_folders import FOLDERS, PREPARED
+from keras_vit.data.tfds import (
+    check_imagenet_v2,
+    check_prepared,
+    imagenet,
+    imagenet_v2,
+    tfds,
+    tfds_masks,
+)
 from keras_vit.data.vtab import check_vtab, vtab
 
 
@@ -35,6 +44,7 @@ class Opener:
         argument: whether something comes after the colon. A source that needs it opens many data
             sets, and files are named after these.
         help: what comes after the colon, for messages.
+        strict: whether `open` also takes `strict`, see `open_source`.
         check: raises a `UsageError` if the data is absent, and reads no images; None if there is
             no faster way than to open it. It receives what `open` does.
     """
@@ -43,6 +53,7 @@ class Opener:
     argument: Literal["none", "optional", "needed"] = "none"
     help: str = "FOLDER"
     check: Callable[..., None] | None = None
+    strict: bool = False
 
 
 def open_source(data: str | os.PathLike, strict: bool = False) -> Source:
@@ -51,13 +62,15 @@ def open_source(data: str | os.PathLike, strict: bool = False) -> Source:
     Args:
         data: a name in `SOURCES`, for some with a colon and what to open, such as
             "cifar10:FOLDER"; or the folder.
-        strict: for folders: raise an error for unreadable pictures instead of skipping them.
+        strict: for folders, of any kind: raise an error for unreadable pictures instead of skipping
+            them.
     """
     check_source(data)
     name, what = _parts(data)
     if name is None:
         return image_folder(data, strict)
-    return SOURCES[name].open(what) if what else SOURCES[name].open()
+    row = SOURCES[name]
+    return row.open(*([what] if what else []), **({"strict": strict} if row.strict else {}))
 
 
 def check_source(data: str | os.PathLike) -> None:
@@ -92,8 +105,20 @@ def check_present(data: str | os.PathLike) -> None:
 
 
 def source_folder(data: str | os.PathLike) -> Path | None:
-    """`data` as a folder of pictures, which need not exist; None for a name in `SOURCES`."""
-    return Path(data) if _parts(data)[0] is None else None
+    """The folder of pictures, which need not exist, that `data` names; None for other sources."""
+    name, what = _parts(data)
+    if name is not None and name not in FOLDERS.values():
+        return None
+    return Path(what if name else data)
+
+
+def for_task(data: str | os.PathLike, task: str) -> str | os.PathLike:
+    """`data`, or for a folder of pictures or a data set of TFDS the source for a task."""
+    name, what = _parts(data)
+    if name == "tfds" and what and task in PREPARED:
+        return f"{PREPARED[task]}:{what}"
+    is_folder = name is None
+    return f"{FOLDERS[task]}:{os.fspath(data)}" if is_folder and task in FOLDERS else data
 
 
 def path_of(source: Source, index: int) -> str:
@@ -163,11 +188,20 @@ def digits() -> Source:
     )
 
 
+def _masks(path: str, strict: bool = False) -> Source:
+    from keras_vit.data.mask_folders import mask_folder  # and with it what reads each format
+
+    return mask_folder(path, strict)
+
+
 SOURCES: dict[str, Opener] = {
     "digits": Opener(digits),
     "cifar10": Opener(cifar10, "optional", check=check_cifar10),
-    "unlabelled": Opener(pictures_below, "needed"),
+    "scenes": Opener(scenes),
+    "unlabelled": Opener(pictures_below, "needed", strict=True),
+    "masks": Opener(_masks, "needed", strict=True),
     "tfds": Opener(tfds, "needed", "NAME", check_prepared),
+    "tfds-masks": Opener(tfds_masks, "needed", "NAME", check_prepared),
     "vtab": Opener(vtab, "needed", "TASK", check_vtab),
     "imagenet2012": Opener(
         partial(imagenet, "imagenet2012", "label"), check=partial(check_prepared, "imagenet2012")

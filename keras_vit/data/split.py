@@ -54,6 +54,8 @@ def split_source(source: Source, fraction: float = 0.2) -> Split:
     """Holds out `fraction` of each class, at least one image and never all.
 
     Images with several classes count for the rarest of them, those with none for the first class.
+    The classes of masks may have fewer than two images; images that are alone with their rarest
+    class count as one class.
 
     If the source declares its splits, "validation" is held out, or "test" if there is none.
 
@@ -84,6 +86,13 @@ def split_source(source: Source, fraction: float = 0.2) -> Split:
         split = Split(source.splits["train"], source.splits[held_out], rule)
         return split.checked(len(source))
     few = [f"{label!r} ({count})" for label, count in source.counts.items() if count < 2]
+    if source.annotations is not None:  # most images have several classes
+        few = []
+        if len(source) < 2:
+            raise UsageError(
+                f"{source.locator}: expected two annotated pictures or more, one to train and one "
+                f"to hold out. Received: {len(source)}."
+            )
     if few:
         raise UsageError(
             f"{source.locator}: each class needs at least 2 readable images, one to train and one "
@@ -133,7 +142,7 @@ def development_split(source: Source, split: Split, fraction: float = 0.1) -> Sp
     counts = np.bincount(source.targets[split.train], minlength=len(source.labels))
     few = np.flatnonzero(counts < 2)
     # Images with several classes are in the part of their rarest, so others may have none.
-    if len(few) and source.multi_hot is None:
+    if len(few) and source.sets is None:
         raise UsageError(
             f"{source.locator}: a development split needs 2 training images of each class. "
             f"Received: {counts[few[0]]} of {source.labels[few[0]]!r}."
@@ -156,9 +165,14 @@ def split_summary(source: Source, judge: str = "evaluate(run, split='test')") ->
 
 def _divided(source: Source, indices: np.ndarray, fraction: float) -> Split:
     """Holds out the fraction of each class with the smallest sha256 of the id."""
-    held_out = []
-    for target in range(len(source.labels)):
-        members = indices[source.targets[indices] == target]
+    groups = [indices[source.targets[indices] == i] for i in range(len(source.labels))]
+    # Of images with several classes, many may be the only one of their rarest class.
+    lonely = [members for members in groups if len(members) == 1]
+    groups = [members for members in groups if len(members) > 1]
+    held_out: list[int] = []
+    for members in [*groups, np.concatenate([indices[:0], *lonely])]:
+        if len(members) < 2:
+            continue
         count = min(max(round(fraction * len(members)), 1), len(members) - 1)
         by_id = sorted(members, key=lambda i: hashlib.sha256(source.ids[i].encode()).digest())
         held_out += by_id[:count]

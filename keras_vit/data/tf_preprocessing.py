@@ -176,7 +176,7 @@ def resize(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
     if preprocessing.interpolation == "mediapipe":
         return _warped(images, preprocessing.size)
     count, height, width = tf.unstack(tf.shape(images)[:3])
-    rows, columns = _box(height, width, preprocessing)
+    rows, columns = box(height, width, preprocessing)
     if preprocessing.interpolation == "nearest":
         images = tf.gather(images, _nearest(*columns, new_width), axis=2)
         return tf.gather(images, _nearest(*rows, new_height), axis=1)
@@ -372,11 +372,11 @@ def _orientation(content):
     return tf.where((value >= 1) & (value <= 8), value, 1)
 
 
-def _box(height, width, preprocessing: Preprocessing):
+def box(height, width, preprocessing: Preprocessing):
     """The box to cut out, ((top, bottom), (left, right)), in float32 as in Pillow."""
     sides = (tf.cast(height, tf.int64), tf.cast(width, tf.int64))
-    box = central_box(sides, preprocessing, _quotient, tf.maximum)
-    return [[tf.cast(edge, tf.float32) for edge in pair] for pair in box]
+    found = central_box(sides, preprocessing, _quotient, tf.maximum)
+    return [[tf.cast(edge, tf.float32) for edge in pair] for pair in found]
 
 
 def _nearest(start, end, size: int):

@@ -27,6 +27,19 @@ _BY_HAND = {
 }
 _V2_VARIANTS = ("matched-frequency", "threshold-0.7", "topimages")
 _V2 = _V2_VARIANTS[0]
+# The values of masks, where their classes are known. Sources: the README of Oxford-IIIT Pet, which
+# leaves 3 unclassified, the edges of the pets; labels.py of cityscapesScripts, whose other values
+# are not evaluated.
+_VALUES = {
+    "oxford_iiit_pet": {1: "pet", 2: "background", 3: "border"},
+    "cityscapes": {
+        7: "road", 8: "sidewalk", 11: "building", 12: "wall", 13: "fence", 17: "pole",
+        19: "traffic light", 20: "traffic sign", 21: "vegetation", 22: "terrain", 23: "sky",
+        24: "person", 25: "rider", 26: "car", 27: "truck", 28: "bus", 31: "train",
+        32: "motorcycle", 33: "bicycle",
+    },
+}  # fmt: skip
+_OF_MASKS = ("segment", "mask")  # in the names of features
 _IMAGE, _LABEL, _SEVERAL = "image", "label", "labels"  # TFDS' usual names; the last of a list
 
 
@@ -62,6 +75,28 @@ def tfds(text: str) -> Source:
     builder = prepared(name)
     parts = _parts(name, splits, list(builder.info.splits))
     return _source(builder, text, f"tfds:{text}", parts, *_features(name, builder.info))
+
+
+def tfds_masks(text: str) -> Source:
+    """Opens a data set of TensorFlow Datasets whose examples have an image and a mask.
+
+    The mask is an image of one channel, or one with "segment" or "mask" in its name. The classes
+    are its values, named as in `mask_folder` where their names are not known.
+
+    Args:
+        text: see `tfds`.
+
+    Raises:
+        UsageError: see `tfds`, with masks instead of classes.
+        MissingPackageError: tensorflow-datasets is not installed.
+    """
+    name, *splits = _separated(text)
+    builder = prepared(name)
+    pieces = pieces_of(builder, text, _parts(name, splits, list(builder.info.splits)))
+    keys = Keys(*_image_and_mask(name, builder.info), is_mask=True)
+    name = name.partition("/")[0]
+    values = _VALUES.get(name) or _labelled_values(builder.info.features[keys.label])
+    return record_source(name, f"tfds-masks:{text}", pieces, keys, values=values)
 
 
 def imagenet(name: str, label: str) -> Source:
@@ -239,6 +274,30 @@ def _features(name: str, info: Any) -> tuple[str, str]:
             f"example. Received: the features {listed(features)}."
         )
     return images[0], labels[0]
+
+
+def _image_and_mask(name: str, info: Any) -> tuple[str, str]:
+    """The features with the image and with its mask."""
+    from tensorflow_datasets import features as kinds
+
+    images = [key for key, each in info.features.items() if isinstance(each, kinds.Image)]
+    masks = [key for key in images if any(word in key.lower() for word in _OF_MASKS)]
+    shapes = {key: info.features[key].shape for key in images}
+    masks = masks or [key for key, shape in shapes.items() if shape == (None, None, 1)]
+    images = [key for key in images if key not in masks]
+    images = [_IMAGE] if _IMAGE in images else images
+    if len(images) != 1 or len(masks) != 1:
+        raise UsageError(
+            f"tfds:{name}: expected one image and one mask, an image of one channel, in each "
+            f"example. Received: the features {listed(sorted(info.features))}."
+        )
+    return images[0], masks[0]
+
+
+def _labelled_values(feature: Any) -> dict[int, str] | None:
+    """The names of the values of a mask, if TFDS has them."""
+    names = getattr(feature, "names", None)
+    return dict(enumerate(names)) if names else None
 
 
 def _parts(name: str, given: Sequence[str], existing: Sequence[str]) -> dict[str, str]:

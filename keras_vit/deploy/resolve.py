@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from keras_vit._checks import is_label, label_names
+from keras_vit._checks import classifies, is_label, label_names
 from keras_vit._errors import UsageError, shown
 from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.data.input_range import check_inputs
@@ -114,6 +114,8 @@ def resolve(
             TensorFlow.
     """
     labels = label_names(labels) if labels else None
+    if isinstance(model, ImageModel):
+        classifies(model, model.name)
     shape = input_shape(model)
     check_float32(model)
     base, tail = backbone(model) or (None, None)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit import runs
-from keras_vit._checks import reads_pictures
+from keras_vit._checks import classifies, reads_pictures
 from keras_vit._errors import UsageError
 from keras_vit.data.preprocessing import load
 from keras_vit.data.source import as_answered, in_order_of
@@ -179,6 +179,7 @@ def of_model(
     built = [build()]
     [found] = built
     reads_pictures(found)
+    classifies(found, found.name)
     labels = found.labels or numbered(found.num_classes)
     # It is built once to look at it, and given away to the first who loads it.
     trained = TrainedModel(

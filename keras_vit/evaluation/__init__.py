@@ -28,7 +28,9 @@ __getattr__, __all__ = lazy_names(
             "linear_probe_accuracy",
         ],
         "published_accuracies": ["published_transfer"],
+        "report": ["Report"],
         "run_report": ["class_report", "evaluate", "held_out_report"],
+        "segmentation": ["SegmentationReport", "segmentation_report"],
         "transfer_page": ["transfer_table", "write_transfer"],
     },
 )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit._checks import reads_pictures
+from keras_vit._checks import classifies, reads_pictures
 from keras_vit._errors import UsageError
 from keras_vit.data.folders import listed
 from keras_vit.data.source import Source, as_answered
@@ -64,6 +64,7 @@ def accuracy_on(
         UsageError: the model lacks a class of the images, or no image has a class.
     """
     reads_pictures(model)
+    classifies(model, "accuracy_on")
     labels, classes = model.labels, model.num_classes
     if classes == 1:
         labels = labels or (source.labels[1:] if len(source.labels) == 2 else None)

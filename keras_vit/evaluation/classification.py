@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit._errors import naming_install
+from keras_vit.evaluation.report import Report
 
 # The metrics of each class, which the means have too.
 METRICS = ("precision", "recall", "f1")
@@ -32,7 +33,7 @@ class Mistake:
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassReport:
+class ClassReport(Report):
     """The results of a classifier on labelled images.
 
     Attributes:
@@ -45,8 +46,7 @@ class ClassReport:
         confusion: counts, `confusion[true][predicted]`; empty if an image may have several classes.
         mean_average_precision: if an image may have several classes: the mean over the classes
             that occur of the average precision; else None.
-        split: which images these are: "held_out" by training, or the data's "validation" or "test".
-        average: whether the model had the average of its weights instead of the last ones.
+        split, average: see `Report`.
         wrong: the pictures that are classified wrongly, the one with the highest probability first,
             at most 10,000.
     """
@@ -61,10 +61,32 @@ class ClassReport:
     average: bool = False
     wrong: list[Mistake] = dataclasses.field(default_factory=list)
 
+    metric = "accuracy"
+
     @property
-    def kind(self) -> str:
-        """Which images these are, in words."""
-        return self.split.replace("_", "-")
+    def score(self) -> tuple[str, float]:
+        """See `Report`."""
+        return "accuracy", self.accuracy
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """See `Report`."""
+        several, missed = self.mean_average_precision, self.never_recognised()
+        return {
+            **({} if several is None else {"Mean average precision": f"{several:.2%}"}),
+            "Macro f1": f"{self.macro['f1']:.2%}",
+            **({"Never recognised": ", ".join(missed)} if missed else {}),
+        }
+
+    @property
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """A header, and a row for each class and for their means."""
+        rows = [
+            [c["label"], *(f"{c[name]:.2%}" for name in METRICS), str(c["support"])]
+            for c in self.classes
+        ]
+        means = ["macro mean", *(f"{self.macro[name]:.2%}" for name in METRICS), ""]
+        return ["class", *METRICS, "images"], [*rows, means]
 
     @property
     def headline(self) -> str:
@@ -75,6 +97,10 @@ class ClassReport:
         images = sum(map(sum, self.confusion))
         count = f" ({round(self.accuracy * images):,} of {images:,})" if images else ""
         return f"{self.kind} accuracy {self.accuracy:.2%}{count}{more}{weights}"
+
+    def warning(self, may_weight_classes: bool = True) -> str | None:
+        """See `recall_warning`."""
+        return recall_warning(self, may_weight_classes)
 
     def never_recognised(self) -> list[str]:
         """The classes with recall 0, each with its number of images."""

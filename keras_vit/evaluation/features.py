@@ -63,7 +63,7 @@ def split_features(
 
 def check_can_probe(source: Source) -> None:
     """Raises a `UsageError` unless each image has one of two classes or more."""
-    several = source.multi_hot is not None
+    several = source.sets is not None
     if several or len(source.labels) < 2:
         raise UsageError(
             f"probes need images with one of two or more classes each. Received: {source.locator}, "

@@ -134,7 +134,8 @@ def _convolved(model: Any, pictures: np.ndarray) -> dict[str, Any]:
 
 def _logits(model: Any, pictures: np.ndarray) -> dict[str, np.ndarray]:
     """(n, classes); nothing if the model has no classes, or an output for each token."""
-    is_one_row = model.num_classes and len(model.output.shape) == 2
+    is_one_row = model.task == "classification" and model.num_classes
+    is_one_row = is_one_row and len(model.output.shape) == 2
     return {"logits": _outputs(model, model, pictures)} if is_one_row else {}
 
 

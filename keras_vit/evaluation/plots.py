@@ -12,12 +12,13 @@ from PIL import Image
 
 from keras_vit._pages import BLUE, GREY, as_svg, own_settings, short_name, subplots
 
+BACKGROUND = "background"  # the name of the class that overlays leave as it is
 _DARK_TO_LIGHT = ("#14243a", BLUE, "#d9772b", "#7a4fa0", GREY)
 
 
 @own_settings()
 def curve(metrics: list[dict[str, Any]], name: str) -> bytes:
-    """The "loss" or "accuracy" by step, for training and held-out images, as SVG.
+    """The "loss", "accuracy" or "mean_iou" by step, for training and held-out images, as SVG.
 
     A run that was stopped before an evaluation has no training metrics for that epoch, which
     leaves a gap.
@@ -28,7 +29,7 @@ def curve(metrics: list[dict[str, Any]], name: str) -> bytes:
     for key, label, color in ((name, "training", GREY), (f"val_{name}", "held out", BLUE)):
         values = [record.get(key, math.nan) for record in metrics]
         axis.plot(steps, values, color=color, label=label, marker=marker)
-    axis.set(xlabel="steps", title=name)
+    axis.set(xlabel="steps", title=name.replace("_iou", " IoU"))
     _whole_numbers(axis)
     axis.legend()
     return as_svg(figure)
@@ -120,6 +121,41 @@ def picture(image: np.ndarray, side: int = 192) -> bytes:
 def overlay(image: np.ndarray, attention: np.ndarray, side: int = 192) -> bytes:
     """An image darkened where `attention` (rows, columns) in [0, 1] is low, as PNG."""
     return _png(glowing(resized(image, side), attention))
+
+
+def with_mask(image: np.ndarray, mask: np.ndarray, labels: Sequence[str], side: int = 192) -> bytes:
+    """An image under the colours of its mask, as PNG; the background has none.
+
+    Args:
+        image: uint8 (height, width, 3).
+        mask: the class of each pixel, of any size in the same proportions, uint8; those beyond the
+            labels have no class.
+        labels: the names of the classes.
+        side: the long side of the PNG in pixels.
+    """
+    picture = resized(image, side)
+    size = picture.shape[1::-1]
+    classes = np.asarray(Image.fromarray(mask).resize(size, Image.Resampling.NEAREST))
+    table = np.zeros((256, 4), np.float32)
+    for i, (label, colour) in enumerate(class_colours(labels)):
+        table[i] = *(int(colour[j : j + 2], 16) for j in (1, 3, 5)), label != BACKGROUND
+    colours, opacity = table[classes][..., :3], 0.6 * table[classes][..., 3:]
+    mixed = picture * (1 - opacity) + colours * opacity
+    return _png(np.rint(mixed).astype(np.uint8))
+
+
+def class_colours(labels: Sequence[str]) -> list[tuple[str, str]]:
+    """The classes with a colour each, "#rrggbb": those of PASCAL VOC's masks.
+
+    The bits of a class, from the lowest on, are in turn the highest bits of red, green and blue
+    that are left. Black, the first, is only for a background.
+    """
+    colours = []
+    first = int(labels[0] != BACKGROUND)
+    for number in range(first, first + len(labels)):
+        levels = [sum((number >> (3 * k + c) & 1) << (7 - k) for k in range(3)) for c in range(3)]
+        colours.append("#" + "".join(f"{level:02x}" for level in levels))
+    return list(zip(labels, colours, strict=True))
 
 
 def resized(image: np.ndarray, side: int) -> np.ndarray:

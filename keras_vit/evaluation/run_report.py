@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,9 @@ from keras_vit.data.sources import Source, path_of
 from keras_vit.evaluation import plots
 from keras_vit.evaluation.attention_scores import attention_maps
 from keras_vit.evaluation.classification import ClassReport, Mistake, scored_report
+from keras_vit.evaluation.report import Report
 from keras_vit.evaluation.results_page import read_results, write_results
+from keras_vit.evaluation.segmentation import judge_masks, segmentation_report
 from keras_vit.frozen_features import input_batches
 from keras_vit.labels import answer_scores
 from keras_vit.models.profile import grouped, profile
@@ -34,7 +37,7 @@ def evaluate(
     data: str | os.PathLike | None = None,
     split: str = "held_out",
     average: bool = False,
-) -> tuple[ClassReport, Path]:
+) -> tuple[Report, Path]:
     """Runs the model on images it was not trained on and writes a report into the run folder.
 
     >>> from keras_vit import evaluation, runs
@@ -57,42 +60,37 @@ def evaluate(
     Raises:
         UsageError: see `Run.model`, `Run.source` and `Run.images`.
     """
-    run.check_classifies()
+    run.check_trained_with_classes()
     model, source = run.model(average=average), run.source(data)
     images = run.images(source, split)
-    scores, targets = _scored(model, source, images, batch_size)
-    places, mistakes = _mistakes(source, images, scores, targets)
-    about = {"split": split, "average": average, "wrong": mistakes[:_MOST_LISTED]}
-    report = dataclasses.replace(scored_report(scores, targets, run.labels), **about)
+    judge = JUDGES[run.task]
+    report, shown = judge.in_pictures(model, source, images, batch_size)
+    report = dataclasses.replace(report, split=split, average=average)
     metrics, out = run.metrics(), run.path / _folder(report)
     with _files.replacing_folder(out) as folder:
         page = write_results(
             folder,
             "report",
             {"images": len(images), **dataclasses.asdict(report)},
-            "report",
+            judge.template,
             title=f"{run.spec['model']} on {source.name}",
             facts=_facts(run, source, len(images), report),
-            curves={name: plots.curve(metrics, name) for name in ("loss", "accuracy") if metrics},
+            curves={n: plots.curve(metrics, n) for n in ("loss", report.metric) if metrics},
             report=report,
-            confusion=plots.confusion(report.confusion, run.labels) if report.confusion else None,
-            mistakes=mistakes,
-            pictures=[plots.picture(source.image(int(place))) for place in places[:_MOST_WRONG]],
-            # BiT has no attention.
-            attention=_attention(model, source, images) if isinstance(model.spec, ViTSpec) else (),
             layers=grouped(profile(model.spec, model.num_classes, model.image_size)),
             exports=read_results(run.path / "export" / "table.json", _json.Table),
             phones=measured_on_phones(run.path / "export"),
+            **shown,
         )
     return report, out / page.name
 
 
 def held_out_report(
     run: runs.Run, source: Source, batch_size: int = 64, average: bool = False
-) -> ClassReport:
+) -> Report:
     """The metrics on an open source, without writing a report; see `evaluate`."""
-    held_out = run.split(source).held_out
-    report = class_report(run.model(average=average), source, held_out, batch_size)
+    held_out, model = run.split(source).held_out, run.model(average=average)
+    report = JUDGES[run.task].report(model, source, held_out, batch_size)
     return dataclasses.replace(report, average=average)
 
 
@@ -106,7 +104,43 @@ def class_report(
     return scored_report(*_scored(model, source, indices, batch_size), source.labels)
 
 
-def _folder(report: ClassReport) -> str:
+def _judge_classes(
+    model: Any, source: Source, images: np.ndarray, batch_size: int
+) -> tuple[ClassReport, dict[str, Any]]:
+    """The metrics, and what the page shows besides."""
+    scores, targets = _scored(model, source, images, batch_size)
+    places, mistakes = _mistakes(source, images, scores, targets)
+    report = scored_report(scores, targets, source.labels)
+    return dataclasses.replace(report, wrong=mistakes[:_MOST_LISTED]), {
+        "confusion": plots.confusion(report.confusion, source.labels) if report.confusion else None,
+        "mistakes": mistakes,
+        "pictures": [plots.picture(source.image(int(place))) for place in places[:_MOST_WRONG]],
+        # BiT has no attention.
+        "attention": _attention(model, source, images) if isinstance(model.spec, ViTSpec) else (),
+    }
+
+
+class Judge(NamedTuple):
+    """How runs of a task are judged; the functions are of model, source, indices and batch size.
+
+    Attributes:
+        report: returns the metrics.
+        in_pictures: returns the metrics, and what the page shows besides.
+        template: the page's template, "evaluation/TEMPLATE.html.j2".
+    """
+
+    report: Callable[..., Report]
+    in_pictures: Callable[..., tuple[Report, dict[str, Any]]]
+    template: str
+
+
+JUDGES = {
+    "classification": Judge(class_report, _judge_classes, "report"),
+    "segmentation": Judge(segmentation_report, judge_masks, "segmentation"),
+}
+
+
+def _folder(report: Report) -> str:
     split = "" if report.split == "held_out" else f"-{report.split}"
     return f"report{split}{'-average' if report.average else ''}"
 
@@ -123,21 +157,18 @@ def _scored(
     return answer_scores(scores), source.targets[indices]
 
 
-def _facts(run: runs.Run, source: Source, count: int, report: ClassReport) -> dict[str, str]:
+def _facts(run: runs.Run, source: Source, count: int, report: Report) -> dict[str, str]:
     height, width = run.spec["image_size"]
     duration, optimizer = (run.setting(name) for name in ("duration", "optimizer"))
-    missed, precision = report.never_recognised(), report.mean_average_precision
-    facts = {
-        f"{report.kind.capitalize()} accuracy": f"{report.accuracy:.2%}",
-        "Mean average precision": None if precision is None else f"{precision:.2%}",
-        "Macro f1": f"{report.macro['f1']:.2%}",
+    name, score = report.score
+    return {
+        f"{report.kind.capitalize()} {name}": f"{score:.2%}",
+        **report.facts,
         "Model": f"{run.spec['model']}, {height} x {width} pixels",
         "Images": f"{len(source):,}, of them {count:,} {_PLACES[report.split]}",
-        "Weights": "their average over the steps" if report.average else None,
+        **({"Weights": "their average over the steps"} if report.average else {}),
         "Training": f"{duration}, {optimizer}, seed {run.setting('seed')}",
-        "Never recognised": ", ".join(missed) or None,
     }
-    return {name: fact for name, fact in facts.items() if fact is not None}
 
 
 def _mistakes(

@@ -121,6 +121,12 @@ class ImageModel(keras.Model):
         return self._intermediate("feature_map")
 
     @property
+    def task(self) -> str:
+        """What its head answers: "classification", or the task of the spec's dense head."""
+        dense = getattr(self.spec, "dense", None)
+        return "classification" if dense is None else dense.task
+
+    @property
     def head_activation(self) -> HeadActivation:
         """The function that makes probabilities of the model's logits."""
         return head_activation(self.spec, self.num_classes)
@@ -338,6 +344,13 @@ def _classes(num_classes: Any) -> int:
 def _check_size(spec: Spec, num_classes: int, image_size: tuple[int, int]) -> None:
     """Raises a `UsageError` for a model that is too large to be meant."""
     grid = (1, 1) if isinstance(spec, ResNetSpec) else spec.grid(image_size)
+    if getattr(spec, "dense", None) is not None:
+        covered = (grid[0] * spec.stride, grid[1] * spec.stride)
+        if covered != image_size:
+            raise UsageError(
+                f"dense_head={spec.dense_head!r} needs patches that cover the image. Received: "
+                f"image_size={image_size}; the nearest is {covered}."
+            )
     if math.prod(grid) > MOST_TOKENS:
         raise UsageError(
             f"a model has at most {MOST_TOKENS:,} patches. Received: {grid[0]} x {grid[1]}; choose "

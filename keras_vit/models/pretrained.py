@@ -13,6 +13,7 @@ from typing import Any
 
 from keras_vit._checks import PICTURE_CHANNELS, label_names
 from keras_vit._errors import UsageError
+from keras_vit.encoder.dense_heads import NO_DENSE_HEAD
 from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.labels import imagenet2012_labels
 from keras_vit.models.bit import BiT
@@ -29,6 +30,7 @@ from keras_vit.weights.published_weights import HUB, PublishedWeights
 
 # Options of `load_weights` that the constructors take too, besides the fields of the spec.
 LOAD_OPTIONS = ("positions", "grid", "resize_patches", "allow_nonfinite")
+_DENSE = ("dense_head", "head_cells", "head_norm")
 _BIASES = ("query_bias", "key_bias", "value_bias", "patch_bias")
 
 
@@ -223,6 +225,9 @@ def from_checkpoint(
     # A head for the same number of other classes would give wrong names.
     same_labels = labels is None or checkpoint.labels in (None, labels)
     keeps_head = request.num_classes in (None, checkpoint.num_classes) and same_labels
+    keeps_head &= all(
+        overrides.get(name) in (None, getattr(checkpoint.spec, name, None)) for name in _DENSE
+    )
     num_classes = checkpoint.num_classes if request.num_classes is None else request.num_classes
     if not checkpoint.num_classes and isinstance(spec, ViTSpec):
         overrides = {"pooling": _pooling(checkpoint, spec, num_classes), **overrides}
@@ -330,10 +335,13 @@ def _as_in_file(
         # is the projection to the space of texts.
         "representation_dim": stored.representation_dim if keeps_head else None,
         "projection_dim": stored.projection_dim if keeps_head else None,
-        # So are how a head compares its input, and what its logits mean.
+        # So are a dense head, how a head compares its input, and what its logits mean.
+        **({name: getattr(stored, name) for name in _DENSE} if keeps_head else {}),
         "normalized_features": keeps_head and stored.normalized_features,
         "head_activation": stored.head_activation if keeps_head else "softmax",
     }
+    if overrides.get("dense_head") == NO_DENSE_HEAD:
+        fields |= {"head_cells": 1, "head_norm": False}
     return dataclasses.replace(spec, **fields | overrides)
 
 

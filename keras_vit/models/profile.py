@@ -35,6 +35,7 @@ from keras_vit.weights.names import weight_names
 # How often the backward pass holds the output of an activation, the scores of attention and the
 # output of a convolution; it holds the outputs of other layers once.
 _ACTIVATION, _SCORES, _CONVOLUTION = 2, 3.5, 4
+_PIXEL_SCORES = 3  # those of a segmenter: resized, their softmax, and the gradient
 # How often it holds what dropout leaves, by the layer's name, and the same of attention's scores.
 _DROPOUT = {"drop_attention": 1, "drop_hidden": 2, "drop_output": 1}
 _DROPPED_SCORES = 2
@@ -77,7 +78,7 @@ def profile(
     if isinstance(spec, ViTSpec):
         if spec.stem is not None:
             ops.convolutions(spec.stem.units)
-        ops.classify(encode(ops, None))
+        ops.classify(encode(ops, None, as_map=spec.dense is not None))
     else:
         ops.convolutions(spec.units)
         ops.classify((spec.channels,))
@@ -183,10 +184,15 @@ class _Counter(Ops):
         self.held[_layer(path)] += _CONVOLUTION * math.prod(size) * kernel[-1]
 
     def classify(self, x: tuple[int, ...]) -> None:
-        """Counts the head, also that of two classifiers, each of which reads a half of x."""
+        """Counts the head, also that of two classifiers, each of which reads a half of x.
+
+        The backward pass of a dense head holds the scores of all pixels.
+        """
         for path, shape in self.shapes.items():
             if re.fullmatch(r"head/(distillation_)?kernel", path):
                 self.flops["head"] += 2 * math.prod(x[:-1]) * math.prod(shape)
+                if getattr(self.spec, "dense", None) is not None:
+                    self.held["head"] += _PIXEL_SCORES * math.prod(self.size) * shape[-1]
 
     def _hold(self, x: tuple[int, ...], times: float = 1) -> tuple[int, ...]:
         """Counts an array of a block; those of other parts are few."""

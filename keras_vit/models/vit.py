@@ -17,6 +17,7 @@ from keras_vit.layers import (
     TransformerBlock,
 )
 from keras_vit.layers.pooling import POOLING_LAYERS
+from keras_vit.models.dense_heads import DENSE_HEAD_LAYERS
 from keras_vit.models.image_model import ImageModel, head
 from keras_vit.specs import ResNetStem, ViTSpec
 
@@ -24,6 +25,9 @@ from keras_vit.specs import ResNetStem, ViTSpec
 @register
 class ViT(ImageModel):
     """A functional `keras.Model`: images to logits (batch, num_classes).
+
+    With a `dense_head` of the spec the output is a dict. Of "linear" it has the "scores" of
+    classes, float32 (batch, rows, columns, num_classes), before a resize to the image.
 
     Images are (batch, height, width, spec.in_channels).
 
@@ -81,7 +85,7 @@ class ViT(ImageModel):
             "encoded",
             "feature_map",
             "pre_logits",
-            "logits",
+            *(("logits",) if self.spec.dense is None else self.spec.dense.outputs),
         ]
 
     def _intermediate(self, name: str):
@@ -95,7 +99,9 @@ class ViT(ImageModel):
             patches = self._intermediate("encoded")[:, self.spec.prefix_tokens :]
             # (batch, patches, hidden_dim) to (batch, rows, columns, hidden_dim)
             return keras.layers.Reshape((*self.grid, self.spec.hidden_dim))(patches)
-        if name == "pre_logits" and self.spec.normalized_features:
+        if name == "pre_logits" and self.spec.dense is not None:
+            name = "patch_tokens"
+        elif name == "pre_logits" and self.spec.normalized_features:
             name = "normalized"
         elif name == "pre_logits" and self.spec.projection_dim:
             name = "projection"
@@ -127,6 +133,10 @@ class ViT(ImageModel):
             x = TransformerBlock(*sizes, *rates, drop_path, *positions, **options, name=name)(x)
         norm = keras.layers.LayerNormalization(epsilon=spec.layer_norm_eps, name="encoder_norm")
         x = x if spec.norm_after_pooling else norm(x)
+        if spec.dense is not None:
+            x = keras.layers.Cropping1D((spec.prefix_tokens, 0), name="patch_tokens")(x)
+            layers = DENSE_HEAD_LAYERS[spec.dense_head]
+            return layers(x, spec, grid, num_classes) if num_classes else x
         if POOLINGS[spec.pooling].call:
             x = POOLING_LAYERS[spec.pooling](spec, "pooling")(x)
         x = norm(x) if spec.norm_after_pooling else x

@@ -11,7 +11,6 @@ from typing import Any
 from keras_vit._keras import LEGACY, backend, building, keras, ops
 from keras_vit.models.image_model import ImageModel
 from keras_vit.training.tasks import Task
-from keras_vit.training.trainable_variables import HEAD
 
 
 class Learner(keras.Model):
@@ -32,7 +31,7 @@ class Learner(keras.Model):
     ):
         if pixels is None:
             inputs = keras.Input(model.features.shape[1:], name="features")
-            outputs = model.get_layer(HEAD)(inputs)
+            outputs = task.of_output(model, keras.Model(model.features, model.output)(inputs))
         else:
             inputs = keras.Input((*model.image_size, 3), dtype=pixels, name="pixels")
             outputs = task.predictions(model, inputs)

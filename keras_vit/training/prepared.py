@@ -32,13 +32,17 @@ from keras_vit.training.learner import Learner
 from keras_vit.training.masked_tasks import MaskedAutoencoding, MaskedPatches
 from keras_vit.training.optimisers import optimizer
 from keras_vit.training.plan import Plan, parameter_counts, plan_of
+from keras_vit.training.segmentation_task import SemanticSegmentation
 from keras_vit.training.settings import check_masked, check_pooled, keeps_features, spec_fields
 from keras_vit.training.tasks import Task, task_of
 from keras_vit.training.trainable_variables import adapt
 from keras_vit.variant_specs import VARIANTS, find_variant
 from keras_vit.weights.cache import cache_folder
 
-_MOST_FEATURES = 1 << 30  # bytes of the features of all images
+# The task that trains a dense head, from the number of classes.
+DENSE_TASKS: dict[str, Callable[[int], Task]] = {"segmentation": SemanticSegmentation}
+# Bytes of the features of all images, in memory and in a file.
+_MOST_FEATURES, _MOST_KEPT = 1 << 30, 1 << 28
 
 
 def build(
@@ -74,7 +78,9 @@ def build(
     else:
         model = create_model(model_name, weights=weights, **settings)
     reads_pictures(model)
-    whole = {"crop": None} if recipe.interpolation == "mediapipe" else {}
+    # Each pixel of a picture needs an answer, also at the edges.
+    is_whole = recipe.interpolation == "mediapipe" or recipe.task != "classification"
+    whole = {"crop": None} if is_whole else {}
     model.preprocessing = dataclasses.replace(model.preprocessing, **whole | _resize(recipe))
     return model
 
@@ -99,6 +105,18 @@ def spec_of(
 def check_model(model: ImageModel, source: Source, recipe: Recipe) -> None:
     """Raises a `UsageError` if a model does not fit the images or the recipe."""
     reads_pictures(model)
+    annotated = "classification" if source.annotations is None else source.annotations.task
+    if recipe.task != annotated:
+        raise UsageError(
+            f"{source.locator} is for task={annotated!r}. Received: task={recipe.task!r}."
+        )
+    if source.annotations is not None and sum(map(bool, source.counts.values())) < 2:
+        note = f"; {source.annotations.note}" if source.annotations.note else ""
+        occur = [label for label, count in source.counts.items() if count]
+        raise UsageError(
+            f"{source.locator}: expected two classes or more in the masks. "
+            f"Received: {', '.join(occur) or 'none'}{note}."
+        )
     if len(source.labels) < 2 and recipe.loss not in SELF_SUPERVISED:
         raise UsageError(
             f"{source.locator} has one class only, which needs training without classes. "
@@ -247,8 +265,8 @@ class Prepared:
             return self
         begun, indices = self.begun, self.indices
         features = kept_features(
-            begun.model, begun.source, indices, _file_of_features(begun.source),
-            report=lambda done: report(done, len(indices)),
+            begun.model, begun.source, indices, _file_of_features(begun),
+            report=lambda done: report(done, len(indices)), whole=True,
         )  # fmt: skip
         return self.reading(indices, features)
 
@@ -258,9 +276,9 @@ class Prepared:
         return np.union1d(self.begun.split.train, self.begun.split.held_out)
 
     def reading(self, indices: np.ndarray, features: np.ndarray) -> Prepared:
-        """With features (n, channels) for the images with some indices (n,)."""
+        """With features (n, ...) for the images with some indices (n,)."""
         source = self.begun.source
-        values = np.zeros((len(source), features.shape[1]), np.float32)
+        values = np.zeros((len(source), *features.shape[1:]), np.float32)
         values[indices] = features
         return dataclasses.replace(
             self, images=dataclasses.replace(source, image=Vectors(values), states=None)
@@ -334,11 +352,11 @@ def prepare(begun: Beginning, engine: Engine, task: Task | None = None) -> Prepa
 def _keeps_features(begun: Beginning, engine: Engine, task: Task | None, plan: Plan) -> bool:
     """Whether the learner reads features that are computed once, instead of images."""
     channels = begun.model.features.shape[1:]
-    bytes_of_all = 4 * len(begun.source) * math.prod(channels)
     return (
         keeps_features(begun.recipe, begun.model.spec)
-        and len(channels) == 1  # a vector for each image
-        and bytes_of_all <= _MOST_FEATURES
+        # A vector for each image, or for each of its patches; not those of two classifiers.
+        and len(channels) == (2 if begun.recipe.task in DENSE_TASKS else 1)
+        and _bytes_of_features(begun) <= _MOST_FEATURES
         and plan.steps * plan.batch_size >= plan.examples  # otherwise some are never read
         and task is None  # one of the caller's may read images
         and begun.teacher is None
@@ -346,19 +364,28 @@ def _keeps_features(begun: Beginning, engine: Engine, task: Task | None, plan: P
     )
 
 
-def _file_of_features(source: Source) -> Path | None:
+def _file_of_features(begun: Beginning) -> Path | None:
     """Where the features of the last training are kept, for the next one on the same images.
 
-    None if the source does not show whether its images have changed.
+    None if the source does not show whether its images have changed, or for the features of many
+    patches.
     """
+    source = begun.source
     shows_changes = source.states is not None or isinstance(source.image, InMemory)
-    return cache_folder() / "features.npz" if shows_changes else None
+    keeps = shows_changes and _bytes_of_features(begun) <= _MOST_KEPT
+    return cache_folder() / "features.npz" if keeps else None
+
+
+def _bytes_of_features(begun: Beginning) -> int:
+    return 4 * len(begun.source) * math.prod(begun.model.features.shape[1:])
 
 
 def _task(begun: Beginning) -> Task:
     source, recipe = begun.source, begun.recipe
     if recipe.loss in SELF_SUPERVISED:
         return _masked_task(begun.model, recipe)
+    if recipe.task in DENSE_TASKS:
+        return DENSE_TASKS[recipe.task](len(source.labels))
     check_pooled(begun.model.spec)
     if source.multi_hot is not None and recipe.loss == "softmax":
         raise UsageError(

@@ -280,9 +280,9 @@ def _features_timed(ready: Prepared) -> tuple[Prepared, float]:
     some, body = indices[:_MOST_TIMED], body_of(begun.model)
     for _ in range(2):  # compiled, then timed
         start = time.monotonic()
-        features = features_of(begun.model, begun.source, some, body=body)
+        features = features_of(begun.model, begun.source, some, body=body, whole=True)
     seconds = (time.monotonic() - start) * len(indices) / len(some)
-    return ready.reading(indices, np.zeros((len(indices), features.shape[1]))), seconds
+    return ready.reading(indices, np.zeros((len(indices), *features.shape[1:]))), seconds
 
 
 def _check_task(recipe: Recipe, task: Task | None) -> None:

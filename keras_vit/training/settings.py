@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from keras_vit._errors import UsageError
+from keras_vit.encoder.dense_heads import DENSE_HEADS, NO_DENSE_HEAD
 from keras_vit.encoder.masked_patches import check_decoder, check_maskable, masked_count
 from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.recipe import SELF_SUPERVISED, Recipe, only
@@ -74,7 +75,7 @@ def check_spec(recipe: Recipe, spec: Spec, name: str) -> None:
         spec.grid(recipe.image_size)
     if recipe.loss in SELF_SUPERVISED:
         check_masked(recipe, spec, name)
-    else:
+    elif recipe.task == "classification":
         check_pooled(spec)
 
 
@@ -92,6 +93,10 @@ def check_masked(recipe: Recipe, spec: Spec, name: str) -> None:
 
 def check_pooled(spec: Spec) -> None:
     """Raises a `UsageError` if a model has an answer for each patch, and none for the image."""
+    if isinstance(spec, ViTSpec) and spec.dense is not None:
+        raise UsageError(
+            f"task='classification' needs a classifier. Received: dense_head={spec.dense_head!r}."
+        )
     if isinstance(spec, ViTSpec) and POOLINGS[spec.pooling].call is None:
         kinds = ", ".join(name for name, kind in POOLINGS.items() if kind.call is not None)
         raise UsageError(
@@ -138,6 +143,12 @@ def spec_fields(recipe: Recipe, spec: Spec, name: str = "the model") -> dict[str
         UsageError: the model is a ResNet, which has no such field.
     """
     channels = {} if recipe.in_channels is None else {"in_channels": recipe.in_channels}
+    head = next((name for name, kind in DENSE_HEADS.items() if kind.task == recipe.task), None)
+    if head is not None and not isinstance(spec, ViTSpec):
+        raise UsageError(
+            f"{name} is a ResNet, task={recipe.task!r} needs the patches of a Vision Transformer; "
+            "choose a ViT."
+        )
     if not isinstance(spec, ViTSpec):
         if field := recipe.set_of("vit"):
             raise UsageError(
@@ -155,6 +166,12 @@ def spec_fields(recipe: Recipe, spec: Spec, name: str = "the model") -> dict[str
             fields[field] = getattr(recipe, field)
     if recipe.drop_path:
         fields["drop_path"] = recipe.drop_path
+    if head is not None:
+        own = spec.head_cells if spec.dense_head == head else 1
+        fields |= {"dense_head": head, "head_cells": recipe.head_cells or own}
+        fields |= {} if spec.dense_head == head else {"head_norm": True}
+    elif spec.dense is not None:
+        fields |= {"dense_head": NO_DENSE_HEAD, "head_cells": 1, "head_norm": False}
     return fields | channels
 
 

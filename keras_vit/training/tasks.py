@@ -37,7 +37,11 @@ class Task(Protocol):
 
         The loss and the metrics receive them.
         """
-        return predicted(model, pixels)
+        return self.of_output(model, predicted(model, pixels))
+
+    def of_output(self, model: Any, output: Any) -> Any:
+        """The predictions for the symbolic output of `model`."""
+        return output
 
     def loss(self, training: bool = True) -> Any:
         """The Keras loss of targets and predictions; its `call` gives that of each image (b,).

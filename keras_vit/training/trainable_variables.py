@@ -15,6 +15,7 @@ from keras_vit.recipe import Recipe
 from keras_vit.specs import ViTSpec
 
 HEAD = "head"
+_HEADS = (HEAD, "head_norm")  # the layers that belong to it
 
 
 def adapt(model: ImageModel, recipe: Recipe) -> None:
@@ -36,7 +37,7 @@ def adapt(model: ImageModel, recipe: Recipe) -> None:
         )
     if recipe.freeze == "body":
         for layer in model.layers:
-            layer.trainable = layer.name == HEAD
+            layer.trainable = layer.name in _HEADS
     if recipe.lora:
         _enable_lora(model, recipe.lora)
     for block in _blocks(model) if recipe.remat else ():
@@ -72,7 +73,7 @@ def check_adaptable(recipe: Recipe) -> None:
 def _enable_lora(model: ImageModel, rank: int) -> None:
     # Variables are frozen rather than layers, because a frozen layer cannot train its factors.
     for layer in model.layers:
-        for variable in layer.trainable_variables if layer.name != HEAD else ():
+        for variable in layer.trainable_variables if layer.name not in _HEADS else ():
             variable.trainable = False
     paths = [row.path.split("/") for row in block_rows(model.spec)]
     for block in _blocks(model):

@@ -19,6 +19,7 @@ from keras_vit._checks import LONGEST_SIDE, Resampling, label_names
 from keras_vit._errors import UsageError
 from keras_vit._json import Lines, Side, Sides
 from keras_vit.encoder.block import BLOCK_OPTIONS, MLPS, SHOWN_BY_ROWS, all_block_rows
+from keras_vit.encoder.dense_heads import DENSE_HEADS
 from keras_vit.encoder.embedding import EMBEDDING_SHOWN_BY_ROWS, embedding_rows
 from keras_vit.encoder.patch_grids import Tokens
 from keras_vit.encoder.poolings import POOLINGS
@@ -95,8 +96,12 @@ class Checkpoint:
 
     @property
     def head(self) -> str:
-        """The prefix of the head's keys: "head", or "resnet/head/conv2d" in BiT's files."""
-        return "resnet/head/conv2d" if self.layout.family.bit else "head"
+        """The prefix of the head's keys: "head", or "resnet/head/conv2d" in BiT's files.
+
+        That of a dense head is its task.
+        """
+        dense = self._dense_task
+        return dense or ("resnet/head/conv2d" if self.layout.family.bit else "head")
 
     @property
     def num_classes(self) -> int:
@@ -106,11 +111,17 @@ class Checkpoint:
             UsageError: the head's bias does not have exactly one dimension.
         """
         shape = self.shape(f"{self.head}/bias")
-        if shape is not None and len(shape) != 1:
+        if shape is not None and len(shape) != 1 and not self._dense_task:
             raise UsageError(
                 f"{self.path}: {self.head}/bias must have one dimension. Received: shape={shape}."
             )
-        return shape[0] if shape else 0
+        return shape[-1] if shape else 0
+
+    @property
+    def _dense_task(self) -> str:
+        """The task of the dense head in the file; "" if it has none."""
+        tasks = (head.task for head in DENSE_HEADS.values())
+        return next((task for task in tasks if f"{task}/bias" in self.layout.places), "")
 
     @functools.cached_property
     def metadata(self) -> dict[str, Any]:
@@ -364,10 +375,19 @@ class Checkpoint:
             position_embedding=self._position_embedding(),
             stem=self._stem(),
             resampling=self.resampling,
+            **self._dense_head(),
             **sizes,
             **self._options(),
             **numerics,
         )
+
+    def _dense_head(self) -> dict[str, Any]:
+        # Of files that do not state their spec, only DINOv2's have one.
+        kernel = self.shape("segmentation/kernel")
+        if kernel is None:
+            return {}
+        norm = self.shape("segmentation/norm/scale") is not None
+        return {"dense_head": "linear", "head_cells": kernel[1], "head_norm": norm}
 
     def _options(self) -> dict[str, Any]:
         # What the embedding and the first block have besides the paper's.

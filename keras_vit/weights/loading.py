@@ -18,11 +18,18 @@ from keras_vit._checks import Resampling, choice, keras_vit_model
 from keras_vit._errors import UsageError, shown
 from keras_vit.encoder.block import BLOCK_OPTIONS, SHOWN_BY_ROWS
 from keras_vit.encoder.embedding import EMBEDDING_SHOWN_BY_ROWS
+from keras_vit.encoder.encode import NORM_ROWS
 from keras_vit.encoder.patch_grids import Grid
 from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.specs import ResNetSpec, Spec, ViTSpec
 from keras_vit.weights.checkpoint import Checkpoint, open_checkpoint
-from keras_vit.weights.names import WeightName, head_keys, input_key, weight_names
+from keras_vit.weights.names import (
+    WeightName,
+    classifier_keys,
+    head_keys,
+    input_key,
+    weight_names,
+)
 from keras_vit.weights.places import Place
 from keras_vit.weights.resampling import fold_channels, resample_patches
 from keras_vit.weights.tensors import display
@@ -227,9 +234,10 @@ def fill(
 def _reset_head(model: Any) -> None:
     for name in weight_names(model.spec, model.num_classes, model.image_size):
         layer, _, part = name.path.partition("/")
-        if layer == "head":
+        if layer in ("head", "head_norm"):
             variable = name.variable(model)
-            value = getattr(model, "head_bias", 0.0) if part.endswith("bias") else 0.0
+            value = 1.0 if part in ("gamma", "moving_variance") else 0.0
+            value = getattr(model, "head_bias", 0.0) if part.endswith("bias") else value
             variable.assign(np.full(tuple(variable.shape), value, np.float32))
 
 
@@ -249,6 +257,10 @@ def _drops(spec: Spec, key: str) -> bool:
     # projection to the space of texts.
     if isinstance(spec, ResNetSpec):
         return False
+    if spec.dense is not None:
+        return key in classifier_keys() and (
+            spec.norm_after_pooling or key not in {row.key for row in NORM_ROWS}
+        )
     layers = {"pre_logits/": spec.representation_dim, "projection/": spec.projection_dim}
     return any(key.startswith(prefix) and not keeps for prefix, keeps in layers.items())
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from keras_vit._errors import UsageError
 from keras_vit.encoder.block import all_block_rows, block_rows
+from keras_vit.encoder.dense_heads import DENSE_HEADS
 from keras_vit.encoder.embedding import PATCH_ROWS, TOKENS, embedding_rows
 from keras_vit.encoder.encode import NORM_ROWS, PROJECTION_ROWS, REPRESENTATION_ROWS
 from keras_vit.encoder.patch_grids import Tokens
@@ -43,9 +44,9 @@ def _rows(table: str) -> list[Row]:
 
 
 # Sizes: D hidden_dim, H heads, d = D/H, M mlp_dim, P patch_size, I channels of its input, G
-# registers, F width of the pooling's output, E of its projection, R of the head's input, C classes;
-# channels of a
-# ResNet: w of the root; i, n and o at the input, inside and at the output of a unit.
+# registers, F width of the pooling's output, E of its projection, R of the head's input, C classes,
+# s cells of a dense head along a side of a patch; channels of a ResNet: w of the root; i, n and o
+# at the input, inside and at the output of a unit.
 # Columns: prefixes of official keys and of paths.
 _EMBEDDING = ("", "patch_encoder/")
 _BLOCK = ("Transformer/encoderblock_{i}/", "encoderblock_{i}/")
@@ -169,6 +170,7 @@ def official_keys(bit: bool = False) -> list[tuple[str, str]]:
         tables = [_STEM, _UNIT, NORM_ROWS, REPRESENTATION_ROWS, PROJECTION_ROWS]
         tables += [nested(embedding_rows(TOKENS), *_EMBEDDING), nested(all_block_rows(), *_BLOCK)]
         tables += [_HEAD, *map(pooling_rows, POOLINGS)]
+        tables += [head.rows for head in DENSE_HEADS.values()]
         tables += [rows for kind in POSITION_EMBEDDINGS.values() for rows in _position_rows(kind)]
     return [(key, path) for table in tables for key, path, *_ in table]
 
@@ -193,7 +195,14 @@ def pooling_keys(pooling: str) -> set[str]:
 
 def head_keys(bit: bool = False) -> tuple[str, ...]:
     """The official keys of all kinds of heads."""
-    return tuple(row.key for row in (_BIT_HEAD if bit else _HEAD))
+    dense = [row for head in DENSE_HEADS.values() for row in head.rows]
+    return tuple(row.key for row in (_BIT_HEAD if bit else [*_HEAD, *dense]))
+
+
+def classifier_keys() -> set[str]:
+    """The official keys of what a ViT may have between the patches and a head."""
+    poolings = [row for pooling in POOLINGS for row in pooling_rows(pooling)]
+    return {row.key for row in [*poolings, *NORM_ROWS, *REPRESENTATION_ROWS, *PROJECTION_ROWS]}
 
 
 def position_keys(kind: PositionEmbedding) -> dict[str, PositionWeight]:
@@ -238,6 +247,7 @@ def _vit(spec: ViTSpec, num_classes: int, image_size: Size) -> list[WeightName]:
         or spec.projection_dim
         or features // (1 + spec.two_classifiers),
         "C": num_classes,
+        "s": spec.head_cells,
     }
     tokens = spec.tokens(image_size)
     table, bias = _position_rows(POSITION_EMBEDDINGS[spec.position_embedding])
@@ -247,9 +257,14 @@ def _vit(spec: ViTSpec, num_classes: int, image_size: Size) -> list[WeightName]:
     block = nested(block_rows(spec), *_BLOCK)
     for i in range(spec.depth):
         names += _names(block, sizes, i) + _position_names(bias, tokens, spec.num_heads, i)
-    head = _HEAD if num_classes else []
-    tail = [*NORM_ROWS, *pooling_rows(spec.pooling), *REPRESENTATION_ROWS, *PROJECTION_ROWS, *head]
-    return names + _names(present(tail, spec), sizes)
+    if spec.dense is not None:
+        # The norm that follows a pooling is not in a model without one.
+        tail = [*([] if spec.norm_after_pooling else NORM_ROWS), *spec.dense.rows]
+    else:
+        pooling = pooling_rows(spec.pooling)
+        tail = [*NORM_ROWS, *pooling, *REPRESENTATION_ROWS, *PROJECTION_ROWS, *_HEAD]
+    heads = () if num_classes else head_keys()
+    return names + _names([row for row in present(tail, spec) if row.key not in heads], sizes)
 
 
 def _stem(spec: ViTSpec) -> list[WeightName]:

@@ -22,6 +22,7 @@ _FORMS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray
     "norm": (lambda array: array.reshape(-1), np.asarray),
     "in": (lambda array: array.reshape(array.shape[0], -1).T, np.transpose),  # (outputs, inputs)
     "out": (lambda array: array.reshape(-1, array.shape[-1]).T, np.transpose),  # (outputs, inputs)
+    "cells": (lambda array: array.transpose(3, 0, 1, 2), lambda array: array.transpose(1, 2, 3, 0)),
     "conv": (lambda array: array.transpose(3, 2, 0, 1), lambda array: array.transpose(2, 3, 1, 0)),
     # (1, 1 + n, D) to (1, n, D), and back with zeros for the class token
     "grid": (lambda array: array[:, 1:], lambda array: np.pad(array, ((0, 0), (1, 0), (0, 0)))),
@@ -34,10 +35,10 @@ class Place(NamedTuple):
     Attributes:
         key: the file's key.
         form: "same"; "flat" (one dimension); "table" (without the first axis, which has one entry);
-            "norm" ((C,) or (1, 1, 1, C)); "in" and "out" (a
-            matrix (outputs, inputs) as in PyTorch; the official array has one input axis for "in",
-            one output axis for "out"); "conv" (OIHW); "grid" (a position table without a row for
-            the class token).
+            "norm" ((C,) or (1, 1, 1, C)); "in" and "out" (a matrix (outputs, inputs) as in PyTorch;
+            the official array has one input axis for "in", one output axis for "out"); "cells" (the
+            last axis is the first); "conv" (OIHW); "grid" (a position table without a row for the
+            class token).
         part, parts: if the file stacks several official arrays along the first axis, such as
             query, key and value in timm: the index of this array, and their number.
         scanned: whether layers are stacked along an additional first axis, as in big_vision.
@@ -72,6 +73,8 @@ class Place(NamedTuple):
             return tuple(one[axis] for axis in ((2, 3, 1, 0) if len(one) == 4 else (1, 0)))
         if self.form == "table":
             return (1, *one)
+        if self.form == "cells":
+            return (*one[1:], *one[:1])
         if self.zeros[1] and len(one) > 1:
             return (one[0], max(one[1] - self.zeros[1], 0), *one[2:])
         return (1, one[1] + 1, *one[2:]) if self.form == "grid" and len(one) > 1 else one

@@ -153,7 +153,7 @@ def test_wrong_pictures_are_lines_for_a_shell_and_a_low_accuracy_exits_with_3(
 
 def test_a_name_with_a_tab_stays_in_its_column(monkeypatch, capsys, trained_run):
     mistakes = [Mistake("a/b\tc\n.png", "a", "b", 0.5)]
-    report = SimpleNamespace(wrong=mistakes, accuracy=0.5)
+    report = SimpleNamespace(wrong=mistakes, score=("accuracy", 0.5))
     monkeypatch.setattr(evaluation, "evaluate", lambda *arguments: (report, None))
     evaluate.run(evaluate.Arguments(run=trained_run.path, wrong=True))
     assert capsys.readouterr().out == "a/b\\tc\\n.png\ta\tb\t0.5000\n"

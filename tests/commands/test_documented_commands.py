@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import keras_vit
 from keras_vit import deploy
@@ -75,6 +76,8 @@ NOT_RUN = {
     "make android-setup": "it installs Debian packages",
     "adb": "needs a phone",
     "keras-vit zero-shot --weights google/": "a download of 1.5 GB; a folder is run",
+    "keras-vit fit --data photos_and_masks --task segmentation --weights facebook/": "a download; "
+    "tests/training/test_segmentation.py begins with weights",
     "keras-vit export --weights facebook/": "a download; a run is exported",
     "keras-vit index photos --bundle bundles/dinov2": "the same",
     "keras-vit run photo.jpg --bundle bundles/dinov2": "the same",
@@ -159,6 +162,7 @@ def test_options_are_known(folder):
     bundles = [f"{run}/export/{name}" for run in ("flowers", "demo") for name in BUNDLES]
     for file in (
         *(f"{bundle}/model.json" for bundle in bundles), "mae/spec.json", "mae/weights.npz",
+        "masks/spec.json",
     ):  # fmt: skip
         (folder / "runs" / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / "runs" / file).touch()
@@ -216,6 +220,7 @@ def folder(tmp_path, trained_run, shared_folder, randomised, publish, monkeypatc
         spec = VARIANTS[entry.model]
         publish(keras_vit.ViT(spec, entry.num_classes, entry.image_size), entry)
     _write_cifar(tmp_path / "cifar", rng)
+    _write_masks(tmp_path / "photos_and_masks", rng)
     for run in ("demo", "flowers", "small", "cifar10", "cifar10-camera", "digits"):
         shutil.copytree(trained_run.path, tmp_path / "runs" / run)
     for data in (
@@ -232,6 +237,15 @@ def folder(tmp_path, trained_run, shared_folder, randomised, publish, monkeypatc
     (tmp_path / "android_demo/app/src/main").mkdir(parents=True)
     (tmp_path / "android_demo/app/src/main/AndroidManifest.xml").touch()
     return tmp_path
+
+
+def _write_masks(folder, rng):
+    """Ten pictures with masks of three classes."""
+    for kind, shape, levels in (("images", (24, 32, 3), 256), ("masks", (24, 32), 3)):
+        (folder / kind).mkdir(parents=True)
+        for i in range(10):
+            values = rng.integers(0, levels, shape, np.uint8)
+            Image.fromarray(values).save(folder / kind / f"{i}.png")
 
 
 def _write_cifar(folder, rng):

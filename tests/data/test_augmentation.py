@@ -211,7 +211,7 @@ def test_a_part_of_the_larger_picture_is_taken_at_every_place_equally_often(rng)
     for seed in range(500):
         part = geometry.cropped_from_larger(
             geometry.of_pixels(tf.constant(pixels)), Preprocessing(24, 24), (seed, 7), margin
-        )
+        ).image
         found = [
             (top, left)
             for top, left in np.ndindex(5, 5)
@@ -239,7 +239,7 @@ def test_shift_gives_the_same_pixels_as_pillow(rng, size):
             size[::-1], Image.Transform.AFFINE, (a, b, c, d, e, f), Image.Resampling.BILINEAR
         )
         shifted = geometry.shifted(tf.constant(pixels), Preprocessing(*size), (seed, 0))
-        assert differences(shifted, expected).max() <= 1
+        assert differences(shifted.image, expected).max() <= 1
 
 
 @pytest.fixture

@@ -68,5 +68,7 @@ def test_a_shift_of_nothing_keeps_the_corners_of_the_client(monkeypatch):
     image = np.linspace(0, 255, 8 * 8 * 3).reshape(8, 8, 3).astype(np.uint8)
     preprocessing = Preprocessing(32, 32, interpolation="mediapipe")
     shifted = geometry.shifted(tf.constant(image), preprocessing, tf.constant([1, 2], tf.int64))
-    difference = np.abs(np.asarray(shifted, int) - mediapipe.resize(image, preprocessing.size))
+    difference = np.abs(
+        np.asarray(shifted.image, int) - mediapipe.resize(image, preprocessing.size)
+    )
     assert difference.max() <= 1

@@ -24,21 +24,23 @@ def train_tiny(source, tiny_model, tmp_path):
     """
     from keras_vit.training import Hooks, Recipe, Saving, train
 
-    def begin(recipe, out="run", model=tiny_model, source=source, dies_after=None, **options):
+    def begin(
+        recipe, out="run", model=tiny_model, source=source, dies_after=None, task=None, **options
+    ):
         changes, kept = (
             {field.name: options.pop(field.name) for field in fields(kind) if field.name in options}
             for kind in (Recipe, Saving)
         )
         recipe, saving = replace(recipe, **changes), Saving(tmp_path / out, **kept)
         if dies_after is None:
-            return train(model, source, recipe, saving, **options)
+            return train(model, source, recipe, saving, task=task, **options)
 
         def die(progress):
             if progress.step == dies_after:
                 raise RuntimeError("killed")
 
         with pytest.raises(RuntimeError, match="killed"):
-            train(model, source, recipe, saving, hooks=Hooks(report=die), **options)
+            train(model, source, recipe, saving, task=task, hooks=Hooks(report=die), **options)
 
     return begin
 

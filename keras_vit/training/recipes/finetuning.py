@@ -141,6 +141,15 @@ FINETUNING: dict[str, Preset] = {
         cost="one pass over the pictures, then seconds",
         learning_rates=(3e-3, 1e-2, 3e-2),
     ),
+    "segmentation": _folder(
+        ("ViT_S16", *_FOLDER),
+        task="segmentation",
+        augment="zoom_flip",
+        title="a folder of photographs with masks",
+        expected="90% mean IoU with 48 tiles of a micrograph (cell nuclei; DINOv2, S/14)",
+        evidence="measured here",
+        cost="10 passes; on 2 CPU cores S/14 trains on 3 to 5 images a second",
+    ),
     "lora": _folder(
         ("ViT_B16", *_FOLDER),
         learning_rate=1e-3,

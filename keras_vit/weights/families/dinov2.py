@@ -21,6 +21,7 @@ from keras_vit.weights.families.family import (
     places_of,
 )
 from keras_vit.weights.families.transformers import config_of
+from keras_vit.weights.places import Place
 
 _PREFIXES = ("encoderblock_{i}/", "encoder.layer.{i}.")
 _ENCODER = """
@@ -48,6 +49,15 @@ mlp/gate       mlp.weights_in     in    0/2
 mlp/dense_0    mlp.weights_in     in    1/2
 mlp/dense_1    mlp.weights_out    in
 """
+# The head of DINOv2's own segmenters, mmsegmentation's `BNHead`, beside the encoder.
+_SEGMENTATION = {
+    "segmentation/norm/scale": Place("decode_head.bn.weight", "flat"),
+    "segmentation/norm/bias": Place("decode_head.bn.bias", "flat"),
+    "segmentation/norm/mean": Place("decode_head.bn.running_mean", "flat"),
+    "segmentation/norm/var": Place("decode_head.bn.running_var", "flat"),
+    "segmentation/kernel": Place("decode_head.conv_seg.weight", "cells"),
+    "segmentation/bias": Place("decode_head.conv_seg.bias", "flat"),
+}
 # The names of the modules in transformers 5, which `state_dict` has; files have those above.
 _ATTENTION_5 = """
 attention/query    attention.q_proj    in
@@ -121,10 +131,10 @@ def _files(model: Any) -> dict[str, dict[str, Any]]:
 
 
 _BOTH = {
-    "places": places_of((_ENCODER, "", ""), (_BLOCK, *_PREFIXES)),
+    "places": places_of((_ENCODER, "", ""), (_BLOCK, *_PREFIXES)) | _SEGMENTATION,
     "other_places": _other_places,
     "places_of_spec": lambda spec: _OTHERS["mlp.weights_in"] if spec.mlp_kind == "gated" else {},
-    "not_weights": NOT_WEIGHTS,
+    "not_weights": rf"{NOT_WEIGHTS}|decode_head\.bn\.num_batches_tracked",
     "numerics": {"activation": "erf", "layer_norm_eps": 1e-6},
     "head_pooling": "token_mean",
     "refuses": _refuses,

@@ -105,6 +105,7 @@ class Family:
             if only is None and field.name not in _FREE:
                 words = f"{field.name}={shown(field.default)}"
                 words = words if field.default is not None else f"no {field.name}"
+                words = "no dense heads" if field.name == "dense_head" else words
                 only = Only(words, {field.default}.__contains__)
             if only and not only.fits(value):
                 found.append(f"{self.name} has {only.words}. Received: {field.name}={shown(value)}")

@@ -23,7 +23,7 @@ from fuzzing.kind import Files, Kind, one_file
 from fuzzing.kinds._reading import each_of, small_model
 from fuzzing.mutations import images, raw, text
 from keras_vit.data.cifar import cifar10
-from keras_vit.data.decoding import examine_image
+from keras_vit.data.decoding import decode_values, examine_image, upright_size
 from keras_vit.data.images import read_picture
 from keras_vit.data.picture_index import FORMAT, Index
 from keras_vit.data.preprocessing import preprocess_image
@@ -58,6 +58,8 @@ def _read_picture(folder: Path, home: Path) -> None:
     each_of(
         lambda: examine_image(file)[0].encode(),
         lambda: preprocess_image(read_picture(file), _EIGHT),
+        lambda: decode_values(file),
+        lambda: upright_size(file),
     )
 
 
