@@ -483,6 +483,7 @@ class ResNetSpec(_Fields):
     layers: tuple[int, ...]
     width: int = 1
     in_channels: int = 3
+    dense = None  # only ViTs have dense heads
 
     def __post_init__(self):
         width = functools.partial(positive_integer, most=MOST_CHANNELS // 4096)

@@ -19,7 +19,7 @@ from keras_vit.encoder.dense_heads import DENSE_HEADS, DenseHead
 from keras_vit.encoder.weight_rows import rows
 from keras_vit.evaluation.run_report import JUDGES, Judge
 from keras_vit.frozen_features import batches_of
-from keras_vit.models.dense_heads import DENSE_HEAD_LAYERS
+from keras_vit.models.dense_head_layers import DENSE_HEAD_LAYERS
 from keras_vit.training.prepared import DENSE_TASKS
 from keras_vit.training.tasks import ImageLoss, Task, predicted
 

@@ -114,7 +114,7 @@ class Arguments:
         from keras_vit.variant_specs import VARIANTS
 
         spec, usual = spec_from_dict(self._run_spec().spec), VARIANTS[model]
-        if getattr(spec, "dense", None) is not None:
+        if spec.dense is not None:
             raise UsageError(f"{self.run}: expected a classifier. Received: {spec.dense.task}.")
         if not isinstance(usual, ViTSpec):
             return ""

@@ -15,7 +15,7 @@ from keras_vit.data.sources import Source, path_of
 from keras_vit.evaluation import plots
 from keras_vit.evaluation.report import Report
 from keras_vit.frozen_features import batches_of
-from keras_vit.models.dense_heads import scores_of_pixels
+from keras_vit.models.dense_head_layers import scores_of_pixels
 
 _MOST_LISTED, _MOST_WORST, _MOST_FIRST = 10_000, 12, 6
 _MOST_SCORES = 1 << 26  # of the pixels of a batch, which are float32

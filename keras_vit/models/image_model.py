@@ -123,8 +123,7 @@ class ImageModel(keras.Model):
     @property
     def task(self) -> str:
         """What its head answers: "classification", or the task of the spec's dense head."""
-        dense = getattr(self.spec, "dense", None)
-        return "classification" if dense is None else dense.task
+        return "classification" if self.spec.dense is None else self.spec.dense.task
 
     @property
     def head_activation(self) -> HeadActivation:
@@ -344,7 +343,7 @@ def _classes(num_classes: Any) -> int:
 def _check_size(spec: Spec, num_classes: int, image_size: tuple[int, int]) -> None:
     """Raises a `UsageError` for a model that is too large to be meant."""
     grid = (1, 1) if isinstance(spec, ResNetSpec) else spec.grid(image_size)
-    if getattr(spec, "dense", None) is not None:
+    if spec.dense is not None:
         covered = (grid[0] * spec.stride, grid[1] * spec.stride)
         if covered != image_size:
             raise UsageError(

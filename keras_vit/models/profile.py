@@ -191,7 +191,7 @@ class _Counter(Ops):
         for path, shape in self.shapes.items():
             if re.fullmatch(r"head/(distillation_)?kernel", path):
                 self.flops["head"] += 2 * math.prod(x[:-1]) * math.prod(shape)
-                if getattr(self.spec, "dense", None) is not None:
+                if self.spec.dense is not None:
                     self.held["head"] += _PIXEL_SCORES * math.prod(self.size) * shape[-1]
 
     def _hold(self, x: tuple[int, ...], times: float = 1) -> tuple[int, ...]:

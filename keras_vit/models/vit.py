@@ -17,7 +17,7 @@ from keras_vit.layers import (
     TransformerBlock,
 )
 from keras_vit.layers.pooling import POOLING_LAYERS
-from keras_vit.models.dense_heads import DENSE_HEAD_LAYERS
+from keras_vit.models.dense_head_layers import DENSE_HEAD_LAYERS
 from keras_vit.models.image_model import ImageModel, head
 from keras_vit.specs import ResNetStem, ViTSpec
 

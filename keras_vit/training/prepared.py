@@ -354,7 +354,7 @@ def _keeps_features(begun: Beginning, engine: Engine, task: Task | None, plan: P
     channels = begun.model.features.shape[1:]
     return (
         keeps_features(begun.recipe, begun.model.spec)
-        # A vector for each image, or for each of its patches; not those of two classifiers.
+        # A vector for each image, or for each of its patches.
         and len(channels) == (2 if begun.recipe.task in DENSE_TASKS else 1)
         and _bytes_of_features(begun) <= _MOST_FEATURES
         and plan.steps * plan.batch_size >= plan.examples  # otherwise some are never read

@@ -7,7 +7,7 @@ from typing import Any
 
 from keras_vit._keras import keras, ops, register
 from keras_vit.data.masks import NO_CLASS
-from keras_vit.models.dense_heads import scores_of_pixels
+from keras_vit.models.dense_head_layers import scores_of_pixels
 from keras_vit.training.tasks import ImageLoss, Task
 
 

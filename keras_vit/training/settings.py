@@ -93,7 +93,7 @@ def check_masked(recipe: Recipe, spec: Spec, name: str) -> None:
 
 def check_pooled(spec: Spec) -> None:
     """Raises a `UsageError` if a model has an answer for each patch, and none for the image."""
-    if isinstance(spec, ViTSpec) and spec.dense is not None:
+    if spec.dense is not None:
         raise UsageError(
             f"task='classification' needs a classifier. Received: dense_head={spec.dense_head!r}."
         )

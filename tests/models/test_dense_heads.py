@@ -8,7 +8,7 @@ import pytest
 import keras_vit
 from keras_vit import UsageError, ViTSpec
 from keras_vit._keras import keras
-from keras_vit.models.dense_heads import scores_of_pixels
+from keras_vit.models.dense_head_layers import scores_of_pixels
 from keras_vit.models.profile import profile
 from keras_vit.weights.names import parameter_count
 
