@@ -26,9 +26,10 @@ demo: $(INSTALLED) ## train on the digits, export, evaluate: a few minutes
 	@echo "  $(BIN)/python train/fit.py --data flower_photos --out runs/flowers"
 	@echo "  $(BIN)/python export/to_tflite.py --run runs/flowers --quantize int8"
 
-demo-dense: $(INSTALLED) ## learn the class of each pixel on composed scenes, evaluate: a few minutes
+demo-dense: $(INSTALLED) ## learn the class of each pixel on composed scenes, evaluate, export: a few minutes
 	$(BIN)/python train/fit.py --data scenes --out $(DEMO)-dense --overwrite
 	$(BIN)/python train/evaluate.py --run $(DEMO)-dense --min-accuracy 0.8
+	$(BIN)/python export/to_tflite.py --run $(DEMO)-dense --quantize none float16 dynamic int8
 	@echo
 	@echo "report      $(CURDIR)/$(DEMO)-dense/report/index.html"
 

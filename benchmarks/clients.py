@@ -80,7 +80,7 @@ def _mediapipe(release: str, *packages: str, runtime: str | None = None) -> Clie
     name = f"MediaPipe {release}"
     return Client(
         name,
-        ("{python}", KNOWN["mediapipe"].program),
+        ("{python}", KNOWN["mediapipe"].tasks["classification"].program),
         Environment(name, (f"mediapipe=={release}", *packages)),
         runtime,
         resizes=True,

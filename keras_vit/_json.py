@@ -57,6 +57,7 @@ class TableRow(Struct):
     agreement: float | None
     max_difference: float | None
     latency_ms: float | None
+    mean_iou: float | None = None
     name: str = ""
     sha256: str = ""
 

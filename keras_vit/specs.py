@@ -313,6 +313,11 @@ class ViTSpec(_Fields):
             )
 
     @property
+    def cell(self) -> int:
+        """Height and width of the cells for which a dense head has scores, in pixels."""
+        return self.stride // self.head_cells
+
+    @property
     def dense(self) -> DenseHead | None:
         """The head with an answer for each place of the image; None for a classifier."""
         return DENSE_HEADS.get(self.dense_head)

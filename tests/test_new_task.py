@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import keras_vit
-from keras_vit import data, evaluation, recipe, training
+from keras_vit import UsageError, data, deploy, evaluation, recipe, training
 from keras_vit._keras import keras, ops
 from keras_vit.data.source import ClassSets, InMemory
 from keras_vit.encoder.dense_heads import DENSE_HEADS, DenseHead
@@ -158,6 +158,8 @@ def test_a_run_of_a_new_task_is_trained_read_and_judged(added, tmp_path):
     assert report.distance < 1.5  # cells; at random they are 4
     assert report == evaluation.held_out_report(run, source)
     assert "Held-out distance" in page.read_text()
+    with pytest.raises(UsageError, match="made of models for classification or segmentation. Rece"):
+        deploy.export_tflite(run.model(), tmp_path / "model.tflite")
 
 
 def test_points_move_with_their_pictures(added):

@@ -188,6 +188,8 @@ def _too_low(what: str, least: float, accuracy: float) -> RefusedError:
 
 def _print_report(report: Any, page: Path, run: Any, arguments: Arguments) -> None:
     """The table of the classes and the main figures."""
+    from keras_vit.deploy.graph.graph_options import OUTPUTS
+
     print(table(*report.table))
     warning = report.warning(run.may_weight_classes)
     if warning:
@@ -196,5 +198,5 @@ def _print_report(report: Any, page: Path, run: Any, arguments: Arguments) -> No
     print(f"\n{report.headline}; report: {page}")
     if run.has_average and not arguments.average:
         print("the run also has an average of its weights, which --average judges")
-    if run.task == "classification":
+    if run.task in OUTPUTS:
         print_next("export", "--run", run.path, "--quantize", "float16", "int8")

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from keras_vit import _checks, deploy
-from keras_vit._errors import RefusedError, UsageError
+from keras_vit._errors import RefusedError, UsageError, shown
 from keras_vit.cli._arguments import option
 from keras_vit.cli._options import MeasuringOptions, ModelOptions, check_folder
 from keras_vit.cli._printing import print_next, print_skipped, table
 from keras_vit.cli._program import load
-from keras_vit.deploy.clients import CLIENTS, check_for, client_of
+from keras_vit.deploy.clients import CLIENTS, Client, check_for, client_of
 from keras_vit.deploy.precisions import PRECISIONS, check_calibration, precision_of
 
 
@@ -26,6 +26,10 @@ def _check_runtime(name: str, version: str) -> None:
     from keras_vit.tflite.runtimes import check_version
 
     check_version(version)
+
+
+def _titles(client: Client) -> str:
+    return ", or of masks ".join(task.title for task in client.tasks.values())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,15 +56,20 @@ class FileOptions(MeasuringOptions, _PrecisionOptions):
         choices=CLIENTS,
         help="A program that will run the files by itself, which needs their output and their "
         "input in its way. The files are judged with its own resize too, and run through it if it "
-        "is installed. " + " ".join(f"{name}: {each.title}." for name, each in CLIENTS.items()),
+        "is installed. " + " ".join(f"{name}: {_titles(each)}." for name, each in CLIENTS.items()),
     )
     input: Literal["float32", "uint8"] | None = None
     """The file's input: preprocessed values, or RGB pixels of the right size. Default: what the
     client needs, or float32 if there is no client."""
-    output: Literal["logits", "probabilities", "features", "feature_map"] | None = None
+    output: (
+        Literal["logits", "probabilities", "features", "feature_map", "scores", "class_map"] | None
+    ) = None
     """The file's output; features are the input of the head, a feature map has the features of each
-    patch. Default: what the client needs, or logits if there is no client, and features if there
-    is no head."""
+    patch; of a segmenter, scores of the classes or a class map. Default: what the client needs, or
+    logits if there is no client, features if there is no head, scores of a segmenter."""
+    output_stride: int | None = option(None, check=_checks.positive_integer)
+    """Of a segmenter: pixels of the image for a row or column of the output. Default: 1 for a class
+    map, and for scores 4, or fewer if the head has finer cells."""
     normalize: bool = False
     """Divide features by their L2 norm, so that their products are cosines."""
     min_runtime: str | None = option(None, check=_check_runtime)
@@ -74,8 +83,8 @@ class FileOptions(MeasuringOptions, _PrecisionOptions):
     precision: auto where there is a Vulkan device, only reporting; yes refuses a file that is not
     right on both. On SwiftShader from 10 seconds to minutes for each file."""
     max_drop: float | None = option(None, check=_checks.not_negative)
-    """Points of accuracy that a quantised file may lose, compared with Keras; default: 0.5, for
-    int4 1.5."""
+    """Points of accuracy, or of a segmenter of mean IoU, that a quantised file may lose, compared
+    with Keras; default: 0.5, for int4 1.5."""
     golden: Path | None = None
     """The picture to store in golden.json: all who have a bundle can see it. Default: one of those
     that are compared."""
@@ -139,6 +148,7 @@ def export_trained(
         arguments: the options of the files.
         more: other keywords of `export_bundles`.
     """
+    from keras_vit.data.folders import listed
     from keras_vit.labels import answers_of, count_of
 
     data = arguments.data
@@ -148,6 +158,10 @@ def export_trained(
     classes = count_of(answers_of(trained.labels)) if trained.labels else "without a head"
     print(f"from      {trained.folder or arguments.weights}")
     print(f"exporting {trained.name}, {preprocessing.height} x {preprocessing.width}, {classes}")
+    source, known = trained.source, answers_of(trained.labels)
+    if source and known and source.multi_hot is None and not trained.labelled:
+        expected, received = (listed(map(shown, each)) for each in (known, source.labels))
+        print(f"labels    not used: expected {expected}. Received: {received}")
     # The options of this command alone have the names of the function's arguments.
     own = {name: getattr(arguments, name) for name in FileOptions.__annotations__}
     bundles = deploy.export_bundles(

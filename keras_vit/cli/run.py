@@ -76,12 +76,13 @@ def _verify(arguments: Arguments) -> None:
     if not check.passed:
         raise RefusedError("this computer does not compute what the exporter's did.")
     print("passed: this computer computes what the exporter's did")
-    print_next("android", "--bundle", arguments.bundle)
+    if check.expected is not None:  # what the app shows is of the whole picture
+        print_next("android", "--bundle", arguments.bundle)
 
 
 def _table(check: Any) -> str:
     """The kinds of kernels, one a line; a column that holds nothing is left out."""
-    header = ("kernels", f"{'scores' if check.labels else 'features'} differ by", "at most")
+    header = ("kernels", f"{check.compared} differ by", "at most", "other class", "at most")
     columns = zip((*header, "class", "ms"), *_rows(check), strict=True)
     header, *rows = zip(*(each for each in columns if any(each[1:])), strict=True)
     return table(header, rows)
@@ -93,6 +94,8 @@ def _rows(check: Any) -> list[tuple[str, ...]]:
             each.kernels,
             "refused" if each.difference is None else f"{each.difference:.1e}",
             f"{each.tolerance:.1e}",
+            "" if each.pixels is None else f"{each.pixels:.2%}",
+            "" if each.pixels is None else f"{each.most_pixels:.2%}",
             "" if each.found is None else check.labels[each.found],
             "" if each.milliseconds is None else f"{each.milliseconds:.2f}",
         )

@@ -43,6 +43,16 @@ class Masks:
                 f"masks have {NO_CLASS} classes at most. Received: {classes}; join some."
             )
 
+    def renumbered(self, order: np.ndarray, classes: int) -> Masks:
+        """The masks in which class i is the class `order[i]` of so many; see `Annotations`."""
+        numbers = np.full(NO_CLASS + 1, NO_CLASS, np.uint8)
+        numbers[: len(order)] = order
+        return dataclasses.replace(
+            self,
+            mask=lambda index: numbers[self.mask(index)],
+            sets=self.sets.renumbered(order, classes),
+        )
+
     def moved(self, index: Any, matrix: Any, size: tuple[int, int]) -> Any:
         """The class of each pixel of a moved image, uint8 (height, width); see `Annotations`."""
         import tensorflow as tf

@@ -1,4 +1,4 @@
-"""The resize of MediaPipe's ImageClassifier on CPUs, with the same pixels.
+"""The resizes of MediaPipe's ImageClassifier and ImageSegmenter on CPUs, with the same pixels.
 
 Its ImageToTensorCalculator lets OpenCV warp the whole picture so that corners fall on corners:
 output pixel x reads the picture at x * (width / new width), without half a pixel, and without
@@ -7,8 +7,12 @@ finds the warp by solving eight equations and then rounds places to 1/32 pixel. 
 halfway between two of them, the rounding errors of the equations decide, so the same operations are
 done here in the same order, in float64.
 
-Sources: MediaPipe's image_to_tensor_converter_opencv.cc; OpenCV's getPerspectiveTransform, LUImpl,
-invert, warpPerspective and remap. `benchmarks/mediapipe_pixels.py` compares with MediaPipe itself.
+The scores of an ImageSegmenter become as large as the picture so that the centres of the first and
+of the last pixels fall on each other; the highest one is then the class of a pixel.
+
+Sources: MediaPipe's image_to_tensor_converter_opencv.cc and tensors_to_segmentation_calculator.cc;
+OpenCV's getPerspectiveTransform, LUImpl, invert, warpPerspective and remap.
+`benchmarks/mediapipe_pixels.py` and `segmenter_clients.py` compare with MediaPipe itself.
 """
 
 from __future__ import annotations
@@ -48,6 +52,24 @@ def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
     column, row = column.astype(np.int64), row.astype(np.int64)
     return blended(pixels, column, row, height, width, np.minimum).astype(np.uint8)
+
+
+def resized_scores(scores: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Scores, float32 (rows, columns, ...), as MediaPipe's ImageSegmenter makes them larger.
+
+    Args:
+        scores: those of the file, before a softmax.
+        size: height and width of the picture, 2 or more.
+    """
+    for axis, side in enumerate(size):
+        places = np.arange(side, dtype=np.float32)
+        places *= np.float32(scores.shape[axis] - 1) / np.float32(side - 1)
+        first = np.minimum(places.astype(np.int64), scores.shape[axis] - 1)
+        after = np.minimum(first + 1, scores.shape[axis] - 1)
+        low, high = (np.take(scores, each, axis) for each in (first, after))
+        weights = (places - first.astype(np.float32)).reshape(-1, *[1] * (scores.ndim - 1 - axis))
+        scores = low + (high - low) * weights
+    return scores
 
 
 def blended(

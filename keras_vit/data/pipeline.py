@@ -21,12 +21,14 @@ from keras_vit._errors import UsageError
 from keras_vit.data import geometry
 from keras_vit.data.augmentation import AUGMENTATIONS, Augmentation
 from keras_vit.data.mixing import erased, mix
-from keras_vit.data.reading import in_memory
+from keras_vit.data.preprocessing import normalise
+from keras_vit.data.reading import in_memory, naming_unreadable
 from keras_vit.data.source import Encoded, InMemory, Source, Vectors
 from keras_vit.specs import Preprocessing
 
 # Held-out images up to this size are kept in memory after they were decoded once.
 _CACHED_BYTES = 256 * 2**20
+_LOADED = 64  # images of a batch that is loaded
 
 
 def training_batches(
@@ -118,6 +120,16 @@ def evaluation_batches(
     if len(indices) * preprocessing.height * preprocessing.width * 3 <= _CACHED_BYTES:
         batches = batches.cache()
     return _prefetched(batches)
+
+
+def load_annotated(
+    source: Source, indices: np.ndarray, preprocessing: Preprocessing
+) -> tuple[np.ndarray, np.ndarray]:
+    """The inputs, float32 (n, *preprocessing.shape), and annotations (n, ...), of `indices`."""
+    with naming_unreadable(source):
+        batches = list(evaluation_batches(source, indices, preprocessing, _LOADED))
+    images, annotations = (np.concatenate(each) for each in zip(*batches, strict=True))
+    return normalise(images, preprocessing), annotations
 
 
 def _shuffled(indices: np.ndarray, seed: int) -> Callable[[Any], Any]:

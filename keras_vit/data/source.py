@@ -73,6 +73,11 @@ class Source:
         return len(self.ids)
 
     @property
+    def task(self) -> str:
+        """What its images can teach: "classification", or the task of their annotations."""
+        return "classification" if self.annotations is None else self.annotations.task
+
+    @property
     def sets(self) -> ClassSets | None:
         """The classes of each image, if it may have several; None if each has one."""
         return self.multi_hot if self.annotations is None else self.annotations.sets
@@ -102,6 +107,9 @@ class Annotations(Protocol):
 
     def check(self, count: int, classes: int) -> None:
         """Raises a `UsageError` unless these are annotations of `count` images and `classes`."""
+
+    def renumbered(self, order: np.ndarray, classes: int) -> Annotations:
+        """The same, where class i is the class `order[i]` of so many."""
 
     def moved(self, index: Any, matrix: Any, size: tuple[int, int]) -> Any:
         """What is annotated in an image, where it is after the image was moved.
@@ -220,6 +228,10 @@ class ClassSets:
         """From 0 and 1 for each image and class (n, classes)."""
         return cls(*np.nonzero(rows), rows.shape)
 
+    def renumbered(self, order: np.ndarray, classes: int) -> ClassSets:
+        """The same, where class i is the class `order[i]` of so many."""
+        return ClassSets(self._images, order[self.numbers], (len(self), classes))
+
     def __len__(self) -> int:
         return self.shape[0]
 
@@ -275,7 +287,11 @@ def in_order_of(source: Source, labels: Sequence[str]) -> Source:
     if source.multi_hot is not None:
         return source
     order = np.array([places[label] for label in source.labels], np.int64)
-    return dataclasses.replace(source, labels=tuple(labels), targets=order[source.targets])
+    annotations = source.annotations and source.annotations.renumbered(order, len(labels))
+    targets = order[source.targets]
+    return dataclasses.replace(
+        source, labels=tuple(labels), targets=targets, annotations=annotations
+    )
 
 
 def check_labels(labels: Iterable[str], place: str) -> None:

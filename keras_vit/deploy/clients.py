@@ -6,7 +6,7 @@ It imports nothing heavy, so that commands can use it for their help texts.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,33 @@ from keras_vit.deploy.precisions import Precision
 
 if TYPE_CHECKING:
     from keras_vit.specs import Preprocessing
+
+_MOST_MASK_CLASSES = 255  # of MediaPipe's masks, which are uint8
+
+
+@dataclasses.dataclass(frozen=True)
+class ClientTask:
+    """How a client runs the files of models for one task.
+
+    Attributes:
+        title: its name in messages.
+        output: the output that it needs.
+        runner: a script in `keras_vit/tflite`: python RUNNER model.tflite FOLDER. The pictures are
+            in the folder; `tflite/client_process.py` says how, and what it answers.
+        shortest_side: of a picture that it can use.
+        classes: the fewest and the most classes that it can use; None for any number.
+    """
+
+    title: str
+    output: str
+    runner: str
+    shortest_side: int = 1
+    classes: tuple[int, int] | None = None
+
+    @property
+    def program(self) -> Path:
+        """The path of the runner."""
+        return Path(__file__).parents[1] / "tflite" / self.runner
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,40 +54,42 @@ class Client:
     Attributes:
         name: the value of the argument `client`.
         title: its name in messages.
-        output: the output that it needs.
+        tasks: how it runs files, by the task of their model.
         interpolation: its own resize, of the whole image.
         longest_side: of a picture that it can resize.
         module: the Python package that runs files as it does.
         install: the command that installs it.
-        runner: a script in `keras_vit/tflite`: python RUNNER model.tflite FOLDER. The pictures are
-            in the folder; `tflite/client_process.py` says how, and what it prints.
     """
 
     name: str
     title: str
-    output: str
+    tasks: Mapping[str, ClientTask]
     interpolation: Interpolation
     longest_side: int
     module: str
     install: str
-    runner: str
-
-    @property
-    def program(self) -> Path:
-        """The path of the runner."""
-        return Path(__file__).parents[1] / "tflite" / self.runner
 
 
 _ROWS = (
     Client(
         "mediapipe",
-        "MediaPipe's ImageClassifier",
-        output="probabilities",
+        "MediaPipe",
+        tasks={
+            "classification": ClientTask(
+                "MediaPipe's ImageClassifier", "probabilities", "mediapipe_runner.py"
+            ),
+            "segmentation": ClientTask(
+                "MediaPipe's ImageSegmenter",
+                "scores",
+                "mediapipe_segmenter_runner.py",
+                shortest_side=2,  # it divides by the side - 1
+                classes=(2, _MOST_MASK_CLASSES),  # one score is a mask without classes to it
+            ),
+        },
         interpolation="mediapipe",
         longest_side=32_766,  # its process ends with longer ones
         module="mediapipe",
         install="pip install mediapipe",
-        runner="mediapipe_runner.py",
     ),
 )
 # By the value of `client`.
@@ -84,17 +113,55 @@ def check_for(client: Client | None, output: str | None, precisions: Iterable[Pr
     """Raises a `UsageError` if a client cannot use an output (None for its own) or a precision."""
     if client is None:
         return
-    if output not in (None, client.output):
-        raise UsageError(
-            f"{client.title} needs output={client.output!r}. Received: output={output!r}; leave "
-            "it out."
-        )
+    known = {task.output: f"{task.output!r} for {name}" for name, task in client.tasks.items()}
+    if output not in (None, *known):
+        raise _wrong_output(client.title, known.values(), output)
     for precision in precisions:
         if precision.kind("INPUT").startswith("static"):
             raise UsageError(
                 f"{client.title} runs no files with {precision.name} input and output. Received: "
                 f"quantize={precision.quantize!r}; choose int8, whose input and output are floats."
             )
+
+
+def _wrong_output(title: str, known: Iterable[str], output: str) -> UsageError:
+    """The error of an output that a client cannot use."""
+    why = ", whose width it would take for the number of classes" if output == "class_map" else ""
+    return UsageError(
+        f"{title} needs output={' or '.join(known)}. Received: output={output!r}{why}; "
+        "leave it out."
+    )
+
+
+def output_for(client: Client, output: str | None, task: str) -> str:
+    """The output of a file for a client: the one that it needs of models for a task.
+
+    Args:
+        client: the client.
+        output: as given; None for what the client needs.
+        task: that of the model.
+
+    Raises:
+        UsageError: another output is given, or the client runs no models for this task.
+    """
+    found = task_of(client, task)
+    if output not in (None, found.output):
+        raise _wrong_output(found.title, [repr(found.output)], output)
+    return found.output
+
+
+def task_of(client: Client, task: str) -> ClientTask:
+    """How a client runs models for a task.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if task not in client.tasks:
+        raise UsageError(
+            f"{client.title} runs models for {' or '.join(client.tasks)}. Received: a model for "
+            f"{task}; leave out client."
+        )
+    return client.tasks[task]
 
 
 def input_for(client: Client | None, input: str | None, preprocessing: Preprocessing | None) -> str:

@@ -34,6 +34,7 @@ def export_tflite(
     *,
     input: str | None = None,
     output: str | None = None,
+    output_stride: int | None = None,
     normalize: bool = False,
     float_layers: Iterable[str] = (),
     max_drop: float | None = None,
@@ -58,8 +59,9 @@ def export_tflite(
         path: the `.tflite` file, replaced as a whole.
         quantize: a name in `deploy.PRECISIONS`; None is "none", float32.
         representative_data: preprocessed inputs of the model: an array (n, height, width, 3), a
-            tuple (images, labels) with integer labels, of one logit 0 and 1, or an iterable or
-            tf.data.Dataset of such batches. Half of the images, at most 32, measure ranges of
+            tuple (images, labels) with integer labels, of one logit 0 and 1, of a segmenter masks
+            (n, height, width) with 255 where no class is, or an iterable or tf.data.Dataset of such
+            batches. Half of the images, at most 32, measure ranges of
             activations and others are compared, both chosen from the whole data; "auto" chooses
             layers on half of those others. Only the first 10,000 images of an iterable are read,
             so it may be endless.
@@ -72,12 +74,16 @@ def export_tflite(
             features of each patch (rows, columns, features): of a ViT the patches' tokens after the
             last norm, of a BiT what is averaged. With other layers after a `keras_vit` model,
             the output of these layers; they are probabilities if the layers end in a softmax or a
-            sigmoid. None: what the client needs; without a client "logits", or "features" of a
-            model without a head.
+            sigmoid. A segmenter has "scores" of classes (rows, columns, classes), or a "class_map"
+            of the class with the highest score, uint8 (rows, columns). None: what the client needs;
+            without a client "logits", "features" of a model without a head, "scores" of a
+            segmenter.
+        output_stride: of a segmenter, the pixels of the image for a row or column of the output.
+            None: 1 for a class map, and for scores 4, or fewer if the head has finer cells.
         normalize: whether features are divided by their L2 norm, so that products are cosines.
         float_layers: names of `deploy.quantizable_layers` that stay in float.
-        max_drop: points of accuracy that a quantised file may lose if labels are known; None for
-            its precision's own limit, `Budget.drop`.
+        max_drop: points of accuracy, or of a segmenter of mean IoU, that a quantised file may lose
+            if labels are known; None for its precision's own limit, `Budget.drop`.
         min_runtime: the oldest runtime that must run the file: "2.16.1" for TFLite, "LiteRT 2.1";
             None for any.
         recipe: a recipe.json that "auto" wrote into a bundle, used instead of a search.
@@ -146,6 +152,7 @@ def export_bundles(
     *,
     input: str | None = None,
     output: str | None = None,
+    output_stride: int | None = None,
     normalize: bool = False,
     max_drop: float | None = None,
     min_runtime: str | None = None,
@@ -179,7 +186,7 @@ def export_bundles(
         quantize: one or several names in `deploy.PRECISIONS`.
         representative_data: as for `export_tflite`; only for a Keras model.
         max_images: the largest number of images to compare; "auto" chooses layers on as many more.
-        input, output, normalize, max_drop, min_runtime, recipe, rewrite, gpu: as for
+        input, output, output_stride, normalize, max_drop, min_runtime, recipe, rewrite, gpu: as for
             `export_tflite`.
         client: as for `export_tflite`. For a run or a `TrainedModel` with pictures, model.json
             and the card also have the files' accuracy with the client's own resize.

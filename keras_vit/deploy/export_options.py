@@ -9,8 +9,8 @@ from typing import Any
 
 from keras_vit import _checks
 from keras_vit._errors import UsageError
-from keras_vit.deploy.clients import Client, check_for, client_of, input_for
-from keras_vit.deploy.graph.graph_options import GraphOptions
+from keras_vit.deploy.clients import Client, check_for, client_of, input_for, output_for
+from keras_vit.deploy.graph.graph_options import GraphOptions, outputs_of
 from keras_vit.deploy.judge.gpu import GpuChoice, check_gpu_choice
 from keras_vit.deploy.precisions import PRECISIONS, Precision, precision_of
 from keras_vit.specs import Preprocessing
@@ -36,6 +36,7 @@ class ExportOptions:
     input: str | None = None
     output: str | None = None
     normalize: bool = False
+    output_stride: int | None = None
     float_layers: Iterable[str] = ()
     max_drop: float | None = None
     min_runtime: str | None = None
@@ -111,13 +112,13 @@ class ExportOptions:
         return self.recipe is None and any(precision.base for precision in self.precisions)
 
     def graph(self, model: Any) -> GraphOptions:
-        """The input and the output of the files: as given, or as the client needs them.
-
-        A model without a head has features.
-        """
+        """The input and the output of the files: as given, or as the client needs them."""
         client = self.wanted_client
-        usual = "logits" if getattr(model, "num_classes", None) != 0 else "features"
-        output = self.output or (client.output if client else usual)
+        if client:
+            output = output_for(client, self.output, model.task)
+        else:
+            output = self.output or outputs_of(model)[0]
         preprocessing = self.preprocessing or getattr(model, "preprocessing", None)
         input = input_for(client, self.input, preprocessing)
-        return GraphOptions(input, output, self.batch, normalize=self.normalize)
+        options = {"normalize": self.normalize, "output_stride": self.output_stride}
+        return GraphOptions(input, output, self.batch, **options)

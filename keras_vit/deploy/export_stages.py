@@ -13,12 +13,18 @@ from keras_vit.deploy.convert.float_layers import choose_float_layers, read_reci
 from keras_vit.deploy.convert.quantize import check_layers
 from keras_vit.deploy.earlier_files import EarlierFiles
 from keras_vit.deploy.export_options import ExportOptions
-from keras_vit.deploy.judge.client_verdict import check_model_for, judge_client, seen_by
+from keras_vit.deploy.graph.mask_outputs import mask_size
+from keras_vit.deploy.judge.client_verdict import (
+    as_resized_by,
+    check_model_for,
+    judge_client,
+    seen_by,
+)
 from keras_vit.deploy.judge.judged_file import JudgedFile, check, compared, judge_file
 from keras_vit.deploy.precisions import Precision
 from keras_vit.deploy.reference_scores import ParityError, Reference, reference_of
 from keras_vit.deploy.representative_data import samples_of
-from keras_vit.deploy.resolve import NOT_KERAS_VIT, NOT_WANTED, Resolved, resolve
+from keras_vit.deploy.resolve import NOT_KERAS_VIT, NOT_WANTED, About, Resolved, resolve
 from keras_vit.deploy.sample_images import Samples, spread, to_pixels
 from keras_vit.deploy.trained_model import TrainedModel
 from keras_vit.tflite.processes import release_memory
@@ -62,11 +68,11 @@ def prepared(
     if isinstance(model, TrainedModel):
         samples = model.samples(options)
     else:
-        samples = samples_of(data, resolved.input_shape, about.preprocessing, options)
+        classes = about.num_outputs if about.options.is_mask else None
+        samples = samples_of(data, resolved.input_shape, about.preprocessing, options, classes)
     samples = _scored(resolved, samples, options)
     if options.client and isinstance(model, TrainedModel) and model.source:
-        pictures = model.pictures(len(samples.compared.inputs))
-        samples = seen_by(options.wanted_client, samples, pictures, about.preprocessing)
+        samples = _seen(model, samples, about, options)
     if earlier:
         return earlier, samples  # those that measured the ranges are not compared here either
     options.say("writing the graph")
@@ -83,14 +89,39 @@ def prepared(
     return converter, samples
 
 
+def _seen(model: TrainedModel, samples: Samples, about: About, options: ExportOptions) -> Samples:
+    """The images, with the compared ones also as the client resizes them."""
+    client, count = options.wanted_client, len(samples.compared.inputs)
+    task, masks = client.tasks[_task(about)], None
+    if about.options.is_mask and model.labelled:
+        changed = as_resized_by(client, about.preprocessing)
+        options = ExportOptions(None, count, preprocessing=changed)
+        masks = model.samples(options).compared.targets
+    pictures = model.pictures(count)
+    return seen_by(client, samples, pictures, about.preprocessing, task.shortest_side, masks)
+
+
+def _task(about: About) -> str:
+    return "segmentation" if about.options.is_mask else "classification"
+
+
 def _compared_at_once(resolved: Resolved, options: ExportOptions) -> ExportOptions:
     """The options with no more images than whose outputs fit into memory."""
-    values = math.prod(resolved.keras.output_shape[1:])
+    values = math.prod(_values_of(resolved))
     most = max(_MOST_VALUES // values, 1)
     if options.max_images <= most:
         return options
     options.say(f"comparing at most {most:,} images, because each has {values:,} values")
     return dataclasses.replace(options, max_images=most)
+
+
+def _values_of(resolved: Resolved) -> tuple[int, ...]:
+    """The shape of the file's output for an image."""
+    options = resolved.about.options
+    if not options.is_mask:
+        return resolved.keras.output_shape[1:]
+    size = mask_size(resolved.input_shape[:2], resolved.cell, options)
+    return size if options.output == "class_map" else (*size, resolved.about.num_outputs)
 
 
 def _scored(resolved: Resolved, samples: Samples, options: ExportOptions) -> Samples:
@@ -133,8 +164,10 @@ def judged_file_of(
     client = options.wanted_client
     if client is None:
         return judged
-    options.say(f"{name}: as {client.title} sees it")
-    found = judge_client(client, judged.content, samples, judged.score_tolerance)
+    task = _task(made.about)
+    options.say(f"{name}: as {client.tasks[task].title} sees it")
+    tolerances = judged.score_tolerance, task, judged.most_changed_pixels
+    found = judge_client(client, judged.content, samples, *tolerances)
     return dataclasses.replace(judged, client=found)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from keras_vit._errors import UsageError
 from keras_vit.data.input_range import check_inputs
+from keras_vit.data.masks import NO_CLASS
 from keras_vit.data.preprocessing import normalise
 from keras_vit.deploy.export_options import CALIBRATED, ExportOptions
 from keras_vit.deploy.precisions import check_calibration
@@ -29,6 +30,7 @@ def samples_of(
     shape: tuple[int, int, int],
     preprocessing: Preprocessing | None,
     options: ExportOptions,
+    classes: int | None = None,
 ) -> Samples:
     """Divides the representative data of a Keras model.
 
@@ -37,10 +39,11 @@ def samples_of(
         shape: height, width and channels of the model's input.
         preprocessing: the model's preprocessing, to turn an input into a picture; None if unknown.
         options: how many images are compared, and to choose layers and to measure ranges on.
+        classes: of a segmenter, the number of classes; its labels are masks.
 
     Raises:
-        UsageError: ranges must be measured and there are no images, or they are not inputs of the
-            model.
+        UsageError: ranges must be measured and there are no images, they are not inputs of the
+            model, or their labels are not such as the model's.
     """
     if data is None:
         for precision in options.precisions:
@@ -52,6 +55,7 @@ def samples_of(
     needed = max(options.max_images, CALIBRATED) + options.calibrate
     needed += options.max_images if options.chooses else 0
     inputs, targets = _inputs(data, shape, needed)
+    _check_labels(targets, len(inputs), None if classes is None else shape[:2], classes)
     check_inputs(inputs, preprocessing, "representative_data")
     return _divided(inputs, targets, preprocessing, options)
 
@@ -64,15 +68,17 @@ def _divided(
 ) -> Samples:
     """Different images for each purpose, which cover all classes."""
 
+    kinds = targets if np.ndim(targets) == 1 else None
+
     def images(places: np.ndarray, seed: int, images_from: str) -> Reference:
-        places = drawn(options.max_images, places, targets, seed)
+        places = drawn(options.max_images, places, kinds, seed)
         known = None if targets is None else targets[places]
         return Reference(inputs[places], None, known, images_from)
 
     places, calibration, for_float_layers = np.arange(len(inputs)), None, None
     if options.calibrates:
         count = min(options.calibrate, max(len(inputs) // 2, 1))
-        calibrating, places = divided(count, places, targets)
+        calibrating, places = divided(count, places, kinds)
         calibration = inputs[calibrating]
         if not len(places):
             places = calibrating
@@ -82,7 +88,7 @@ def _divided(
                 stacklevel=5,  # the caller of a public function of `deploy.export`
             )
     if options.chooses and len(places) > 1:
-        chosen, places = divided(len(places) // 2, places, targets)
+        chosen, places = divided(len(places) // 2, places, kinds)
         for_float_layers = images(chosen, 1, "other images of the data")
     compared = images(places, int(options.calibrates), "images of the data")
     if options.chooses:
@@ -143,7 +149,7 @@ def _examples(data: Any, shape: tuple[int, ...]) -> Iterator[tuple[np.ndarray, A
 
 
 def _batch(item: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray | None]:
-    """The images (n, *shape) and the labels (n,) of an item of a data set."""
+    """The images (n, *shape) and the labels (n, ...) of an item of a data set."""
     if isinstance(item, dict) and len(item) == 1:  # TFLite's, with the name of the input
         item = list(item.values())
     images, *labels = item if isinstance(item, (tuple, list)) else (item,)
@@ -158,13 +164,38 @@ def _batch(item: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray | 
         raise UsageError("representative_data must be finite. Received: NaN or infinity in it.")
     if not labels:
         return images.astype(np.float32), None
-    targets = np.atleast_1d(np.asarray(labels[0]))
+    try:
+        targets = np.atleast_1d(np.asarray(labels[0]))
+    except ValueError:
+        raise UsageError("labels must be an array. Received: rows of different lengths.") from None
+    targets = targets[None] if targets.shape == shape[:2] else targets
     if targets.size == len(images) and np.isin(targets, (0, 1)).all():
         # As Keras takes them for one logit: 0.0 and 1.0, (n,) or (n, 1).
         targets = targets.reshape(-1).astype(np.int64)
-    if targets.dtype.kind not in "iu" or targets.shape != (len(images),):
+    if len(targets) != len(images):
         raise UsageError(
-            f"labels must be integers ({len(images)},), the classes of the images. "
+            f"labels must be integers ({len(images)},), the classes of the images, or their masks. "
             f"Received: {targets.dtype} {targets.shape}; leave them out if there are none."
         )
     return images.astype(np.float32), targets
+
+
+def _check_labels(
+    targets: np.ndarray | None, count: int, size: tuple[int, int] | None, classes: int | None
+) -> None:
+    """Raises a `UsageError` unless labels are (n,), or for `size` masks of so many classes."""
+    if targets is None:
+        return
+    expected, what = (count, *(size or ())), "masks" if size else "labels"
+    if targets.dtype.kind not in "iu" or targets.shape != expected:
+        raise UsageError(
+            f"{what} must be integers {expected}, the classes of the "
+            f"{'pixels' if size else 'images'}. Received: {targets.dtype} {targets.shape}; leave "
+            "them out if there are none."
+        )
+    wrong = size and targets[(targets != NO_CLASS) & ((targets < 0) | (targets >= classes))]
+    if size and wrong.size:
+        raise UsageError(
+            f"masks must have classes 0 to {classes - 1}, or {NO_CLASS} for none. Received: "
+            f"{wrong[0]}."
+        )

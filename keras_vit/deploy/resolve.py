@@ -9,12 +9,18 @@ from typing import Any, get_args
 
 import numpy as np
 
-from keras_vit._checks import classifies, is_label, label_names
+from keras_vit._checks import is_label, label_names
 from keras_vit._errors import UsageError, shown
 from keras_vit._keras import LEGACY, backend, keras
 from keras_vit.data.input_range import check_inputs
+from keras_vit.data.masks import NO_CLASS
 from keras_vit.deploy.changed_layers import first_edit
-from keras_vit.deploy.graph.graph_options import DEFAULTS, GraphOptions, InferenceGraph
+from keras_vit.deploy.graph.graph_options import (
+    DEFAULTS,
+    GraphOptions,
+    InferenceGraph,
+    outputs_of,
+)
 from keras_vit.encoder.ops import HeadActivation
 from keras_vit.labels import numbered
 from keras_vit.models.image_model import ImageModel, owner
@@ -36,7 +42,7 @@ class About:
         labels: the classes' names, in the order of the scores; None if unknown.
         preprocessing: how images become Keras' input; None if unknown.
         options: the input and the output of the files, and their rewrites.
-        num_outputs: number of scores for an image, or for each token.
+        num_outputs: number of scores for an image, or for each token or cell.
         activation: what makes probabilities of the scores, or has made them; None if unknown.
         normalized: whether features have length 1.
         parameters: number of parameters; None if unknown.
@@ -77,16 +83,19 @@ class Resolved:
 
     Attributes:
         about: what its files say of it.
-        keras: the Keras model that computes the output of the file.
+        keras: the Keras model that computes the output of the file; of a segmenter the scores of
+            its head's cells, which are resized afterwards.
         input_shape: height, width and channels of its input.
         graph: a faster graph of a keras_vit model, with functions that give its weights in float32;
             None if Keras' own graph is exported.
+        cell: of a segmenter, `ViTSpec.cell`; otherwise 1.
     """
 
     about: About
     keras: Any
     input_shape: tuple[int, int, int]
     graph: InferenceGraph | None
+    cell: int = 1
 
 
 def resolve(
@@ -114,8 +123,6 @@ def resolve(
             TensorFlow.
     """
     labels = label_names(labels) if labels else None
-    if isinstance(model, ImageModel):
-        classifies(model, model.name)
     shape = input_shape(model)
     check_float32(model)
     base, tail = backbone(model) or (None, None)
@@ -140,10 +147,12 @@ def resolve(
             f"Received: in_channels={base.spec.in_channels}; use input='float32'."
         )
     _check_options(type(model).__name__, options, has_output, preprocessing)
-    if own_head and not base.num_classes and options.scores_classes:
+    outputs = outputs_of(base if own_head else model)
+    if options.output not in outputs:
+        which = ", which has no head," if own_head and not base.num_classes else ""
         raise UsageError(
-            "a model without a head has output='features' or 'feature_map'. Received: "
-            f"{options.output!r}."
+            f"the output of {name or model.name}{which} must be one of {', '.join(outputs)}. "
+            f"Received: output={options.output!r}."
         )
     if backend() != "tensorflow" and (note or not own_head):
         raise UsageError(
@@ -151,8 +160,14 @@ def resolve(
             f"exported. Received: KERAS_BACKEND={backend()} and a {type(model).__name__}"
             f"{f'; {note}' if note else ' with other layers'}."
         )
-    name, outputs = name or model.name, int(model.output_shape[-1])
-    _check_names(name, labels if options.scores_classes else None, outputs)
+    computing = _computing(options, model, base) if own_head else model
+    name, scores = name or model.name, int(computing.output_shape[-1])
+    if options.output == "class_map" and scores > NO_CLASS:
+        raise UsageError(
+            f"a class map has {NO_CLASS} classes at most, because it is uint8. Received: {scores}; "
+            "use output='scores'."
+        )
+    _check_names(name, labels if options.scores_classes else None, scores)
     sha256 = _hash(model, base if base is not None and not edit else None, tail, note)
     known, parameters = labels or (base.labels if own_head else None), model.count_params()
     activation = last if activated else None
@@ -163,7 +178,7 @@ def resolve(
         known,
         preprocessing,
         options,
-        outputs,
+        scores,
         activation,
         options.normalize or (own_head and getattr(base.spec, "normalized_features", False)),
         parameters,
@@ -171,12 +186,12 @@ def resolve(
         note,
         zero_shot=_zero_shot(base, preprocessing) if own_head else None,
     )
-    computing = _computing(options, model, base) if own_head else model
+    cell = base.spec.cell if options.is_mask else 1
     if note:
-        return Resolved(about, computing, shape[1:], None)
+        return Resolved(about, computing, shape[1:], None, cell)
     weights = _official_weights(base)
     graph = InferenceGraph(base.spec, weights, shape[1:3], preprocessing, options, tail)
-    return Resolved(about, computing, shape[1:], graph)
+    return Resolved(about, computing, shape[1:], graph, cell)
 
 
 def backbone(model: Any) -> tuple[ImageModel, keras.Model | None] | None:
@@ -191,6 +206,8 @@ def backbone(model: Any) -> tuple[ImageModel, keras.Model | None] | None:
     base = _reader(model)
     if base is None or base is model:
         return base and (base, None)
+    if base.spec.dense is not None:
+        return None
     if base is owner(model):
         return _followed(base, base.features, model)
     if base.num_classes:
@@ -225,7 +242,8 @@ def input_shape(model: Any) -> tuple[int, int, int, int]:
     # A subclass of keras.Model with its own `call` has neither list.
     inputs, outputs = (getattr(model, side, None) or [] for side in ("inputs", "outputs"))
     shape = tuple(inputs[0].shape)[1:] if len(inputs) == 1 else ()
-    named = isinstance(getattr(model, "output", None), dict)  # a Sequential has no `output`
+    # A Sequential has no `output`.
+    named = isinstance(getattr(model, "output", None), dict) and not isinstance(model, ImageModel)
     if len(shape) != 3 or None in shape or len(outputs) != 1 or named:
         shapes = " and ".join(str([tuple(x.shape) for x in side]) for side in (inputs, outputs))
         raise UsageError(
@@ -282,6 +300,8 @@ def _computing(options: GraphOptions, model: Any, base: ImageModel) -> Any:
     """The model that computes an output of a keras_vit model with its own head."""
     if options.is_map:
         return keras.Model(base.input, base.feature_map)
+    if options.is_mask:
+        return keras.Model(base.input, model.output["scores"])
     if options.output == "features":
         features = base.features
         if options.normalize:

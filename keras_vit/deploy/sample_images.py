@@ -20,6 +20,8 @@ class Samples:
         calibration: images for measuring ranges (n, height, width, 3); None without pictures.
         picture: one of the compared images, uint8 (height, width, 3) of any size; None if unknown.
         resized: the compared images with a client's resize; None without pictures.
+        resized_masks: the masks that are their targets with the same resize, uint8 (n, height,
+            width); None if they have none.
         pictures: some of the compared images as they are stored, by their places, to run the client
             on.
     """
@@ -29,6 +31,7 @@ class Samples:
     calibration: np.ndarray | None = None
     picture: np.ndarray | None = None
     resized: np.ndarray | None = None
+    resized_masks: np.ndarray | None = None
     pictures: dict[int, np.ndarray] = dataclasses.field(default_factory=dict)
 
 

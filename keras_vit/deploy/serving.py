@@ -18,7 +18,7 @@ import tensorflow as tf
 from PIL import Image
 
 from keras_vit import _files
-from keras_vit._checks import positive_integer, reads_pictures
+from keras_vit._checks import classifies, positive_integer, reads_pictures
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.data.luma_and_crop import luma
 from keras_vit.data.picture_limits import MOST_PIXELS
@@ -98,6 +98,7 @@ def export_serving(
             f"Received: {type(model).__name__}; deploy.export_saved_model writes any Keras model."
         )
     reads_pictures(model)
+    classifies(model, model.name)
     positive_integer("top_k", top_k)
     _files.check_replaceable(folder, "SavedModel")
     output = "logits" if model.num_classes else "features"

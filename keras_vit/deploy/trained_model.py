@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit import runs
-from keras_vit._checks import classifies, reads_pictures
+from keras_vit._checks import reads_pictures
 from keras_vit._errors import UsageError
+from keras_vit.data.pipeline import load_annotated
 from keras_vit.data.preprocessing import load
 from keras_vit.data.source import as_answered, in_order_of
-from keras_vit.data.sources import Source, open_source
+from keras_vit.data.sources import Source, for_task, open_source
 from keras_vit.deploy.export_options import ExportOptions
 from keras_vit.deploy.reference_scores import Reference
 from keras_vit.deploy.representative_data import samples_of
@@ -40,8 +41,8 @@ class TrainedModel:
         training: indices of the images that measure ranges and choose float layers; if there are
             two or more, different images do each.
         held_out: indices of the compared images, on which a run was not trained.
-        labelled: whether the images' targets are the model's classes, or those of a model
-            without a head, whose features need no others.
+        labelled: whether the images' targets or annotations are the model's classes, or those of a
+            model without a head, whose features need no others.
         folder: the run folder; None for weights.
     """
 
@@ -92,7 +93,9 @@ class TrainedModel:
     def _images(
         self, indices: np.ndarray, count: int, preprocessing: Preprocessing, images_from: str = ""
     ) -> Reference:
-        inputs, targets = load(self.source, self._drawn(indices, count), preprocessing)
+        is_annotated = self.labelled and self.source.annotations is not None
+        read = load_annotated if is_annotated else load
+        inputs, targets = read(self.source, self._drawn(indices, count), preprocessing)
         return Reference(inputs, None, targets if self.labelled else None, images_from)
 
     def _described(self, of_a_run: str, of_pictures: str) -> str:
@@ -119,7 +122,7 @@ def of_run(
         UsageError: there is no such run, or its images are missing.
     """
     opened = runs.open_run(run or runs.newest_run())
-    opened.check_classifies()
+    opened.check_trained_with_classes()
     source = opened.source(data)
     split = opened.split(source)
     preprocessing, load = Preprocessing.from_dict(opened.spec["preprocessing"]), opened.model
@@ -179,7 +182,6 @@ def of_model(
     built = [build()]
     [found] = built
     reads_pictures(found)
-    classifies(found, found.name)
     labels = found.labels or numbered(found.num_classes)
     # It is built once to look at it, and given away to the first who loads it.
     trained = TrainedModel(
@@ -187,7 +189,7 @@ def of_model(
     )
     if data is None:
         return trained
-    source = data if isinstance(data, Source) else open_source(data)
+    source = data if isinstance(data, Source) else open_source(for_task(data, found.task))
     source = in_order_of(as_answered(source, found.labels), answers_of(labels))
     if not len(source):
         raise UsageError(f"{data} holds no pictures.")
@@ -198,5 +200,7 @@ def of_model(
         source=source,
         training=others if len(others) else held_out,
         held_out=held_out,
-        labelled=source.multi_hot is None and (not labels or source.labels == answers_of(labels)),
+        labelled=source.multi_hot is None
+        and source.task == found.task
+        and (not labels or source.labels == answers_of(labels)),
     )

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from keras_vit.encoder.weight_rows import Row, nested, rows
 
 NO_DENSE_HEAD = "none"
+# Of the BatchNorm; PyTorch's, with which DINOv2's heads were trained.
+HEAD_NORM_EPSILON = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from keras_vit._keras import keras
-from keras_vit.data.masks import NO_CLASS
 from keras_vit.data.sources import Source, path_of
 from keras_vit.evaluation import plots
 from keras_vit.evaluation.report import Report
 from keras_vit.frozen_features import batches_of
+from keras_vit.mask_metrics import confusion_of, mean_iou
 from keras_vit.models.dense_head_layers import scores_of_pixels
 
 _MOST_LISTED, _MOST_WORST, _MOST_FIRST = 10_000, 12, 6
@@ -185,27 +185,6 @@ def report_of(
     return SegmentationReport(
         mean_iou(confusion), accuracy, classes, counts, images, pictures=pictures
     )
-
-
-def confusion_of(mask: np.ndarray, prediction: np.ndarray, classes: int) -> np.ndarray:
-    """Counts of pixels, int64 (classes, classes), by true and predicted class.
-
-    Args:
-        mask: the true class of each pixel, or `NO_CLASS`, uint8 (height, width).
-        prediction: the predicted ones, integers (height, width).
-        classes: the number of classes.
-    """
-    counted = mask != NO_CLASS
-    places = mask[counted].astype(np.int64) * classes + prediction[counted]
-    return np.bincount(places, minlength=classes**2).reshape(classes, classes)
-
-
-def mean_iou(confusion: np.ndarray) -> float:
-    """The mean of TP / (TP + FP + FN) over the classes that occur or are predicted; 1 for none."""
-    right = np.diag(confusion)
-    union = confusion.sum(0) + confusion.sum(1) - right
-    occurs = union > 0
-    return float((right[occurs] / union[occurs]).mean()) if occurs.any() else 1.0
 
 
 def _overlays(

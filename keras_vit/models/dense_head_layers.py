@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_vit._keras import keras
+from keras_vit.encoder.dense_heads import HEAD_NORM_EPSILON
 from keras_vit.specs import ViTSpec
 
-# PyTorch's, with which DINOv2's heads were trained; its momentum counts the other way round.
-_MOMENTUM, _EPSILON = 0.9, 1e-5
+_MOMENTUM = 0.9  # PyTorch's, which counts the other way round
 
 
 def linear_head(
@@ -22,9 +22,8 @@ def linear_head(
     """
     x = patches
     if spec.head_norm:
-        x = keras.layers.BatchNormalization(momentum=_MOMENTUM, epsilon=_EPSILON, name="head_norm")(
-            x
-        )
+        settings = {"momentum": _MOMENTUM, "epsilon": HEAD_NORM_EPSILON}
+        x = keras.layers.BatchNormalization(**settings, name="head_norm")(x)
     rows, columns, cells = *grid, spec.head_cells
     values = cells * cells * num_classes
     x = keras.layers.Dense(values, kernel_initializer="zeros", dtype="float32", name="head")(x)
@@ -41,11 +40,10 @@ def scores_of_pixels(scores: Any, spec: ViTSpec) -> Any:
 
     So are the scores of DINOv2's and of Segmenter's heads resized.
     """
-    times = spec.stride // spec.head_cells  # a cell has times x times pixels
-    if times == 1:
+    if spec.cell == 1:
         return scores
     resize = {"interpolation": "bilinear", "dtype": "float32", "name": "scores_of_pixels"}
-    return keras.layers.UpSampling2D(times, **resize)(scores)
+    return keras.layers.UpSampling2D(spec.cell, **resize)(scores)
 
 
 DENSE_HEAD_LAYERS: dict[str, Callable[..., dict[str, Any]]] = {"linear": linear_head}

@@ -3,12 +3,14 @@
 A runner is started with a `.tflite` file and a folder: cases.json is a list of {"file", "dtype",
 "shape"}, and each file holds the raw bytes of an array, little endian and row-major. Runners in any
 language can read that. Its last line is JSON: {"version", "scores": one list for each case}, or
-{"version", "refused": why}, or {"missing": why} if the client is not installed.
+{"version", "refused": why}, or {"missing": why} if the client is not installed. A runner of masks
+writes the mask of 0.bin as 0.mask and so on, a byte for each pixel, and prints {"version"}.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -26,15 +28,20 @@ _MINUTES = 10
 
 
 def run_runner(
-    command: Sequence[str | Path], model: Model, cases: Sequence[np.ndarray], title: str
+    command: Sequence[str | Path],
+    model: Model,
+    cases: Sequence[np.ndarray],
+    title: str,
+    masks: bool = False,
 ) -> dict[str, Any]:
-    """What a runner answers: "version" and "scores", or "missing".
+    """What a runner answers: "version" and "scores" or "masks", or "missing".
 
     Args:
         command: starts the runner.
         model: a `.tflite` file or its content.
         cases: pictures, uint8 (height, width, 3) of any size, or inputs of the file.
         title: the client's name, for errors.
+        masks: whether it gives masks, uint8 of the pictures' heights and widths.
 
     Raises:
         RefusedError: the client refuses the file, its process ends, or takes ten minutes.
@@ -46,6 +53,17 @@ def run_runner(
             done = run_command([*command, file, folder], 60 * _MINUTES)
         except subprocess.TimeoutExpired:
             raise RefusedError(f"{title} took more than {_MINUTES} minutes.") from None
+        answer = _answer(done, title)
+        if masks and "missing" not in answer:
+            answer["masks"] = [
+                _mask(Path(folder) / f"{i}.mask", case.shape[:2], title)
+                for i, case in enumerate(cases)
+            ]
+    return answer
+
+
+def _answer(done: subprocess.CompletedProcess, title: str) -> dict[str, Any]:
+    """The last line of a runner."""
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
         raise RefusedError(f"{title} ended while it ran the file: {last_line(done)}")
@@ -59,6 +77,18 @@ def run_runner(
     if "refused" in answer:
         raise RefusedError(f"{title} {answer['version']} refuses it: {answer['refused']}")
     return answer
+
+
+def _mask(file: Path, size: tuple[int, int], title: str) -> np.ndarray:
+    """A mask that a runner wrote, uint8 (*size)."""
+    expected = math.prod(size)
+    found = file.stat().st_size if file.is_file() and not file.is_symlink() else 0
+    if found != expected:
+        raise RefusedError(
+            f"{title} gives no mask of a picture of {size[0]} x {size[1]}: expected {expected:,} "
+            f"bytes. Received: {found:,}."
+        )
+    return np.fromfile(file, np.uint8, expected).reshape(size)
 
 
 def write_cases(folder: Path, cases: Sequence[np.ndarray]) -> None:

@@ -117,7 +117,9 @@ def check_emulated(graph: Graph) -> None:
     unknown = sorted({op.name for op in graph.operators} - _OPERATORS.keys())
     if unknown:
         raise RefusedError(f"half precision is not emulated for {', '.join(unknown)}")
-    moving = {graph.tensors[i].dtype for op in graph.operators for i in op.outputs}
+    # Classes at the end of a file are not computed with.
+    computing = [op for op in graph.operators if op.name not in ("ARG_MAX", "CAST")]
+    moving = {graph.tensors[i].dtype for op in computing for i in op.outputs}
     if moving - {"float32", "float16"}:
         raise RefusedError("half precision is emulated only for files that compute in float")
 
@@ -201,6 +203,26 @@ def _space_to_depth(emulator, operator, x):
     return x.transpose(0, 1, 3, 2, 4, 5).reshape(emulator.shape(operator))
 
 
+def _resize_bilinear(emulator, operator, x, size):
+    for axis, length in zip((1, 2), size, strict=True):
+        places = _read_places(x.shape[axis], int(length), operator.options)
+        first = np.floor(places).astype(int)
+        last = np.minimum(first + 1, x.shape[axis] - 1)
+        weights = (places - first).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+        x = _half(x.take(first, axis) * (1 - weights) + x.take(last, axis) * weights)
+    return x
+
+
+def _read_places(length: int, new_length: int, options: dict[str, Any]) -> np.ndarray:
+    """Which places a bilinear resize reads."""
+    places = np.arange(new_length, dtype=np.float32)
+    if options.get("alignCorners"):
+        return places * ((length - 1) / max(new_length - 1, 1))
+    half = 0.5 if options.get("halfPixelCenters") else 0.0
+    places = (places + half) * (length / new_length) - half
+    return np.clip(places, 0, length - 1)
+
+
 def _strided_slice(emulator, operator, x, begin, end, strides):
     options, places = operator.options, []
     for i, (first, last, step) in enumerate(zip(begin, end, strides, strict=True)):
@@ -237,6 +259,8 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "SOFTMAX": _softmax,
     "GELU": _gelu,
     "SPACE_TO_DEPTH": _space_to_depth,
+    "RESIZE_BILINEAR": _resize_bilinear,
+    "ARG_MAX": lambda emulator, operator, x, axis: x.argmax(int(axis)),
     "STRIDED_SLICE": _strided_slice,
     "SLICE": _slice,
     "ADD": _elementwise(np.add),

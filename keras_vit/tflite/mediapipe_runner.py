@@ -15,18 +15,33 @@ import numpy as np
 
 def main(file, folder):
     """The answer: see `client_process.py`."""
+    classifier, answer = created("ImageClassifier", file)
+    if classifier is None:
+        return answer
+    return answer | {"scores": [scores(classifier, picture) for picture in pictures(folder)]}
+
+
+def created(task, file, **settings):
+    """A task of MediaPipe with a file, or None; and the beginning of the answer.
+
+    Args:
+        task: "ImageClassifier", for example.
+        file: the path of the file.
+        settings: other options of the task.
+    """
     try:
         import mediapipe
         from mediapipe.tasks.python import BaseOptions, vision
     except ImportError as error:
-        return {"missing": str(error)}
+        return None, {"missing": str(error)}
     answer = {"version": mediapipe.__version__}
-    options = vision.ImageClassifierOptions(base_options=BaseOptions(model_asset_path=file))
+    options = getattr(vision, f"{task}Options")(
+        base_options=BaseOptions(model_asset_path=file), **settings
+    )
     try:
-        classifier = vision.ImageClassifier.create_from_options(options)
+        return getattr(vision, task).create_from_options(options), answer
     except (RuntimeError, ValueError) as error:
-        return answer | {"refused": str(error).splitlines()[0]}
-    return answer | {"scores": [scores(classifier, picture) for picture in pictures(folder)]}
+        return None, answer | {"refused": str(error).splitlines()[0]}
 
 
 def pictures(folder):

@@ -95,8 +95,8 @@ class Runner:
 
 def runtime_tolerance(
     content: MappedFile | bytes, inputs: np.ndarray, runner: Runner, dynamic: bool = False
-) -> float:
-    """How much a score may differ between two correct runtimes, for the tolerance in golden.json.
+) -> tuple[float, float]:
+    """How much an output may differ between correct runtimes: the tolerances of golden.json.
 
     XNNPACK, LiteRT's own kernels and older runtimes round integers differently, and each rounding
     changes all later results. LiteRT's own kernels differ from XNNPACK as much as older runtimes do
@@ -107,12 +107,43 @@ def runtime_tolerance(
         inputs: inputs of the file (n, height, width, 3); a few of them are run.
         runner: the same file, loaded with XNNPACK.
         dynamic: whether activations are quantised at run time.
+
+    Returns:
+        Those of `difference_of` and, for masks, of `changed_pixels`; otherwise the second is 0.
     """
     count = min(max(_FEWEST, _BYTES // len(content)), _MOST)
     few = inputs[:: max(len(inputs) // count, 1)][:count]
     own = Runner(content, xnnpack=False).predict(few)
     margin = _DYNAMIC_MARGIN if dynamic and count < _MOST else _MARGIN
-    return margin * float(np.abs(own - runner.predict(few)).max())
+    scores = runner.predict(few)
+    changed = changed_pixels(own, scores) if is_class_map(own) or own.ndim == 4 else 0.0
+    return margin * difference_of(own, scores), margin * changed
+
+
+def difference_of(one: np.ndarray, other: np.ndarray) -> float:
+    """How much outputs for the same images (n, ...) differ.
+
+    Of scores it is the largest difference; of class maps, uint8 (n, height, width), the largest
+    fraction of an image's pixels that have another class.
+    """
+    if is_class_map(one):
+        return changed_pixels(one, other)
+    return float(np.abs(one.astype(np.float64) - other).max())
+
+
+def changed_pixels(one: np.ndarray, other: np.ndarray) -> float:
+    """The largest fraction of an image's pixels that have another class.
+
+    Args:
+        one, other: class maps, or scores (n, height, width, classes), of the same images.
+    """
+    one, other = (each if is_class_map(each) else each.argmax(-1) for each in (one, other))
+    return float((one != other).mean(axis=(1, 2)).max())
+
+
+def is_class_map(output: np.ndarray) -> bool:
+    """Whether an output (n, ...) is class maps."""
+    return output.ndim == 3 and output.dtype == np.uint8
 
 
 def grouped(inputs: np.ndarray, batch: int) -> np.ndarray:

@@ -237,6 +237,7 @@ _VERSION_FIELD = 8
 # int8s has a scale for each channel.
 _OPERANDS_TABLE = """
 ADD: int8=2 int16=3 int64=4
+ARG_MAX: int8=2 bool=3
 AVERAGE_POOL_2D BATCH_MATMUL CONCATENATION LOGISTIC MAX_POOL_2D MEAN: int8=2 int16=3
 BROADCAST_TO: float32=2 int32=2 int64=2 int8=3 int16=3
 CAST: int8=3 float16=5 int4=6
@@ -250,6 +251,7 @@ MAXIMUM MINIMUM: int8=2 int16=4
 MUL: int8=2 int16=4 int64=5
 PACK PADV2 REDUCE_MAX RELU RSQRT SOFTMAX TANH: int8=2 int16=3
 PAD: int8=2 int16=3 rank5=4
+RESIZE_BILINEAR: int8=2 int16=4
 SLICE: int8=2 int16=4 rank5=5
 STRIDED_SLICE: int8=2 bool=3 rank5=4
 SUB: int8=2 int64=4 int16=5
@@ -283,6 +285,7 @@ _REMEDIES = {
 # 2.17, but LiteRT 1.0.1 does not have it.
 _TABLE = """
 ADD                 1.5 1.14 2.4 2.6 2.13
+ARG_MAX             1.9 1.14 2.9
 AVERAGE_POOL_2D     1.5 1.14 2.3
 BATCH_MATMUL        2.3 2.3 2.4 2.5
 BROADCAST_TO        - 2.5 2.5
@@ -312,6 +315,7 @@ QUANTIZE            1.14 1.15 2.7
 REDUCE_MAX          1.11 1.14 2.5
 RELU                1.5 2.1 2.5
 RESHAPE             1.5
+RESIZE_BILINEAR     1.7 1.14 2.2 2.5
 RSQRT               1.10 2.5 2.15
 SHAPE               1.10
 SLICE               1.14 1.14 1.14 2.4 2.5 2.14

@@ -105,10 +105,9 @@ def spec_of(
 def check_model(model: ImageModel, source: Source, recipe: Recipe) -> None:
     """Raises a `UsageError` if a model does not fit the images or the recipe."""
     reads_pictures(model)
-    annotated = "classification" if source.annotations is None else source.annotations.task
-    if recipe.task != annotated:
+    if recipe.task != source.task:
         raise UsageError(
-            f"{source.locator} is for task={annotated!r}. Received: task={recipe.task!r}."
+            f"{source.locator} is for task={source.task!r}. Received: task={recipe.task!r}."
         )
     if source.annotations is not None and sum(map(bool, source.counts.values())) < 2:
         note = f"; {source.annotations.note}" if source.annotations.note else ""

@@ -159,7 +159,7 @@ def test_every_reason_is_still_needed():
 
 
 def test_options_are_known(folder):
-    bundles = [f"{run}/export/{name}" for run in ("flowers", "demo") for name in BUNDLES]
+    bundles = [f"{run}/export/{name}" for run in ("flowers", "demo", "masks") for name in BUNDLES]
     for file in (
         *(f"{bundle}/model.json" for bundle in bundles), "mae/spec.json", "mae/weights.npz",
         "masks/spec.json",

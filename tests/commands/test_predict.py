@@ -106,7 +106,7 @@ def test_bundles_give_the_models_probabilities(done, refused, run, pictures, exp
     content["output"]["kind"] = "masks"
     described.write_text(json.dumps(content))
     line = refused(COMMAND, "--bundle", "logits/float32", pictures)
-    kinds = "logits, probabilities, features, feature_map"
+    kinds = "logits, probabilities, features, feature_map, scores, class_map"
     assert f"$.output.kind must be one of {kinds}. Received: 'masks'" in line
 
 

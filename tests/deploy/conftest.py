@@ -12,6 +12,7 @@ import keras_vit
 from keras_vit import deploy
 from keras_vit._keras import keras
 from keras_vit.data import digits
+from keras_vit.deploy import clients
 from keras_vit.deploy.precisions import PRODUCTS
 from keras_vit.deploy.resolve import resolve
 from keras_vit.models.pretrained import model_class
@@ -184,3 +185,26 @@ def on_gpu():
     if not vulkan_devices():
         pytest.skip("no Vulkan device: neither a GPU's driver nor Chromium's SwiftShader")
     return lambda content, tensor: run_on_gpu(bytes(content), tensor[None], 300).outputs
+
+
+@pytest.fixture
+def installed(tmp_path_factory, monkeypatch):
+    """Replaces MediaPipe by a script; None is a package that is not installed."""
+
+    def install(script):
+        path = tmp_path_factory.mktemp("client") / "runner.py"
+        path.write_text(script or "")
+        module = "numpy" if script else "no_such_package"
+        known = clients.CLIENTS["mediapipe"]
+        tasks = {
+            name: dataclasses.replace(task, runner=str(path)) for name, task in known.tasks.items()
+        }
+        row = dataclasses.replace(known, module=module, tasks=tasks)
+        monkeypatch.setitem(clients.CLIENTS, "mediapipe", row)
+
+    return install
+
+
+@pytest.fixture
+def absent(installed):
+    installed(None)

@@ -156,7 +156,7 @@ def test_a_file_for_several_images_a_call_has_the_same_scores(model, inputs, tmp
         ({"quantize": ["int8", "none"]}, "['int8', 'none']; use deploy.export_bundles for several"),
         ({"quantize": "int8"}, "int8 needs images to measure ranges on"),
         ({"input": "jpeg"}, "input must be one of float32, uint8. Received: input='jpeg'"),
-        ({"output": "labels"}, "one of logits, probabilities, features, feature_map. Received"),
+        ({"output": "labels"}, "feature_map, scores, class_map. Received"),
         ({"max_images": 0}, "max_images must be a positive integer. Received: max_images=0"),
         ({"max_drop": -1}, "max_drop must not be negative. Received: max_drop=-1"),
         ({"max_drop": np.nan}, "max_drop must be a number. Received: max_drop=nan"),
@@ -167,7 +167,8 @@ def test_a_file_for_several_images_a_call_has_the_same_scores(model, inputs, tmp
         ({"client": "mediapip"}, "unknown client='mediapip'; did you mean mediapipe"),
         (
             MEDIAPIPE | {"output": "logits"},
-            "needs output='probabilities'. Received: output='logits'",
+            "needs output='probabilities' for classification or 'scores' for segmentation. "
+            "Received: output='logits'; leave it out",
         ),
         (MEDIAPIPE | {"quantize": "int8-full"}, "runs no files with int8-full input and output"),
         ({"representative_data": np.full((4, 16, 24, 3), 9.0)}, "_data must be preprocessed"),

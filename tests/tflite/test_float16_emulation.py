@@ -67,6 +67,21 @@ def test_kernels_of_resnets_overflow_only_without_their_division(trained_like, p
     assert np.abs(found.scores - expected).max() < 0.03 * np.ptp(expected)
 
 
+@pytest.mark.parametrize("how", [{"half_pixel_centers": True}, {"align_corners": True}, {}])
+def test_masks_are_resized_and_classified(converted, rng, how):
+    resize = tf.raw_ops.ResizeBilinear
+    scores = converted(lambda x: {"y": resize(images=x, size=(7, 9), **how)}, (1, 4, 5, 3))
+    classes = converted(
+        lambda x: {"y": tf.cast(tf.argmax(resize(images=x, size=(7, 9), **how), -1), tf.uint8)},
+        (1, 4, 5, 3),
+    )
+    images = rng.normal(size=(2, 4, 5, 3)).astype(np.float32)
+    expected, found = deploy.Runner(scores).predict(images), emulate(scores, images, "float16")
+    np.testing.assert_allclose(found.scores, expected, atol=4e-3)
+    named = emulate(classes, images, "float16").scores
+    assert (named == deploy.Runner(classes).predict(images)).mean() > 0.97
+
+
 def test_sums_in_float16_lose_what_float32_keeps(converted):
     # Adding 1 to 2048 changes nothing in float16.
     content = converted(lambda x: {"y": tf.matmul(x, np.ones((16384, 2), np.float32))}, (1, 16384))

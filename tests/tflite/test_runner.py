@@ -12,7 +12,12 @@ from keras_vit._errors import RefusedError
 from keras_vit._keras import keras
 from keras_vit.deploy import Runner
 from keras_vit.deploy.resolve import resolve
-from keras_vit.tflite.runner import as_source, runtime_tolerance
+from keras_vit.tflite.runner import (
+    as_source,
+    changed_pixels,
+    difference_of,
+    runtime_tolerance,
+)
 
 
 def test_a_file_is_mapped_and_not_copied(converted, tmp_path):
@@ -49,13 +54,23 @@ def test_a_file_that_is_not_a_model_is_refused_in_one_line(tmp_path, content):
     assert len(str(error.value).splitlines()) == 1
 
 
+def test_masks_differ_by_the_pixels_of_the_worst_image():
+    one = np.zeros((2, 4, 5), np.uint8)
+    other = one.copy()
+    other[1, 0, :4] = 200
+    assert difference_of(one, other) == changed_pixels(one, other) == 0.2
+    scores, hot = np.eye(3)[one], np.eye(3)[other.clip(0, 1)]
+    assert changed_pixels(scores, hot) == 0.2
+    assert difference_of(scores, 0.5 * hot) == 1
+
+
 @pytest.mark.parametrize("name", ["dynamic", "int8", "int8-full", "int16x8"])
 def test_kernels_that_round_differently_stay_within_the_tolerance_of_golden_json(sample, name):
     content = sample.file(name)
     runner = Runner(content)
     # golden.json always allows a thousandth of the scores.
     tolerance = max(
-        runtime_tolerance(content, sample.images, runner), 1e-3 * np.ptp(sample.expected) / 2
+        runtime_tolerance(content, sample.images, runner)[0], 1e-3 * np.ptp(sample.expected) / 2
     )
     reference = Runner(content)
     reference.interpreter = Interpreter(

@@ -14,7 +14,8 @@ from keras_vit._keras import keras
 from keras_vit.data import Masks
 from keras_vit.data.masks import NO_CLASS, sets_of
 from keras_vit.data.source import ClassSets, InMemory
-from keras_vit.evaluation.segmentation import confusion_of, mean_iou, report_of
+from keras_vit.evaluation.segmentation import report_of
+from keras_vit.mask_metrics import confusion_of, mean_iou
 from keras_vit.training import Recipe, Saving, prepared
 from keras_vit.training.segmentation_task import (
     MeanIoU,
@@ -274,11 +275,43 @@ def test_a_class_that_takes_all_pixels_is_a_warning():
     assert absent.mean_iou == pytest.approx((90 / 92 + 8 / 10) / 2)
 
 
-def test_only_classifiers_are_exported_and_probed(run, source):
-    with pytest.raises(UsageError, match="expected a run of a classifier. Received: one of segm"):
-        deploy.of_run(run.path)
-    with pytest.raises(UsageError, match="vit: expected a classifier. Received: a model for segm"):
-        keras_vit.export_tflite(run.model(), "model.tflite")
+def test_its_file_has_the_mean_iou_of_the_report(run, tmp_path):
+    source = run.source()
+    report = evaluation.segmentation_report(run.model(), source, run.split(source).held_out)
+    bundles = deploy.export_bundles(run.path, tmp_path, ["none", "int8"], threads=())
+    for name in ("float32", "int8"):
+        parity = bundles.written[name]["parity"]
+        assert parity["images"] == report.images
+        assert parity["keras_mean_iou"] == pytest.approx(report.mean_iou, abs=1e-6)
+        assert parity["keras_accuracy"] == pytest.approx(report.accuracy, abs=1e-6)
+        assert abs(parity["drop"]) < (1e-3 if name == "float32" else 5)
+
+
+def test_a_model_is_compared_with_masks_of_some_of_its_classes(run, tmp_path):
+    own, model = run.source(), run.model()
+    one = deploy.trained_model.of_model(lambda: model, own)
+    names = [own.labels[place] for place in (2, 0, 3, 1)]
+    order = np.array([names.index(label) for label in own.labels])
+    other = dataclasses.replace(
+        own,
+        labels=tuple(names),
+        targets=order[own.targets],
+        annotations=own.annotations.renumbered(order, CLASSES),
+    )
+    assert not np.array_equal(other.annotations.mask(0), own.annotations.mask(0))
+    back = deploy.trained_model.of_model(lambda: model, other)
+    options = deploy.export_options.ExportOptions("int8", 8)
+    found = [each.samples(options).compared.targets for each in (one, back)]
+    np.testing.assert_array_equal(*found)
+    assert found[0].dtype == np.uint8
+    np.testing.assert_array_equal(
+        np.asarray(back.source.annotations.sets), np.asarray(own.annotations.sets)
+    )
+    unknown = dataclasses.replace(own, labels=("a", "b", "c", "d"))
+    assert not deploy.trained_model.of_model(lambda: model, unknown).labelled
+
+
+def test_only_classifiers_are_probed(run, source):
     with pytest.raises(UsageError, match="accuracy_on: expected a classifier"):
         evaluation.accuracy_on(run.model(), source, np.arange(3))
     with pytest.raises(UsageError, match="squares, whose images have several classes"):

@@ -33,12 +33,13 @@ def plot(descriptions: dict[str, dict[str, Any]], measured: dict[str, Measured])
 def draw(descriptions: dict[str, dict[str, Any]], measured: dict[str, Measured]) -> Any:
     """The matplotlib figure of `plot`."""
     parities = {name: description["parity"] for name, description in descriptions.items()}
-    accuracy_counts = any(parity.get("informed", True) for parity in parities.values())
-    metrics = ("accuracy", "agreement", "cosine") if accuracy_counts else ("agreement", "cosine")
+    grade_counts = any(parity.get("informed", True) for parity in parities.values())
+    metrics = ("mean_iou", "accuracy") if grade_counts else ()
+    metrics += ("agreement", "cosine")
     metric = next(m for m in metrics if any(p.get(m) is not None for p in parities.values()))
     heights = {n: 100 * p[metric] for n, p in parities.items() if p.get(metric) is not None}
-    keras = {p.get("keras_accuracy") for p in parities.values() if metric == "accuracy"} - {None}
-    lines = sorted(100 * accuracy for accuracy in keras)
+    keras = {p.get(f"keras_{metric}") for p in parities.values()} - {None}
+    lines = sorted(100 * value for value in keras)
     panels = _costs({name: descriptions[name]["bytes"] for name in heights}, measured)
     # Open markers of several shapes: files with equal figures do not hide each other.
     looks = dict(zip(heights, zip(cycle(_COLOURS), cycle(_MARKERS), strict=False), strict=False))
@@ -52,7 +53,8 @@ def draw(descriptions: dict[str, dict[str, Any]], measured: dict[str, Measured])
             axis.axhline(line, color=GREY, linestyle="--", linewidth=1, zorder=1)
         axis.set(xlabel=title, xlim=(0, 1.1 * max(costs.values())))
     _set_heights(axes[0], [*heights.values(), *lines])
-    axes[0].set_ylabel(f"{metric}, %{' (dashed: Keras)' if lines else ''}")
+    named = {"mean_iou": "mean IoU"}.get(metric, metric)
+    axes[0].set_ylabel(f"{named}, %{' (dashed: Keras)' if lines else ''}")
     figure.legend(handles=axes[0].lines[: len(heights)], loc="outside right upper")
     return figure
 

@@ -12,15 +12,16 @@ from typing import Any
 
 from keras_vit._pages import code, rendered
 from keras_vit.deploy.clients import CLIENTS
-from keras_vit.deploy.judge.parity import Verdict
+from keras_vit.deploy.graph.graph_options import is_mask
+from keras_vit.deploy.judge.parity import Verdict, grade_of
 from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.labels import answers_of
 from keras_vit.tflite.measure import Measured
 
 Descriptions = dict[str, dict[str, Any]]
-# What a smaller file may lose and still be recommended: points of accuracy; images in a hundred
-# that get another class than Keras gives them; or, of features, nearest images or patches in a
-# hundred.
+# What a smaller file may lose and still be recommended: points of accuracy or of mean IoU; images
+# or pixels in a hundred that get another class than Keras gives them; or, of features, nearest
+# images or patches in a hundred.
 _LOSS = 0.5
 # The precisions for NPUs, first choice first: on published ones int16 activations cost no time.
 _FOR_NPUS = ("int16x8", "int8-full")
@@ -139,6 +140,7 @@ def _lines(descriptions: Descriptions) -> dict[str, Any]:
         "proof": _proof,
         "left_out": _left_out,
         "clients": CLIENTS,
+        "grade_of": grade_of,
     }
 
 
@@ -200,14 +202,14 @@ def _grouped(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
 def _loss(description: dict[str, Any]) -> float:
     parity = description["parity"]
     if _is_informed(parity):
-        return 100 * (parity["keras_accuracy"] - parity["accuracy"])
+        return grade_of(parity).drop
     same = parity.get("recall") if parity.get("agreement") is None else parity["agreement"]
     return 0.0 if same is None else 100 * (1 - same)
 
 
 def _is_informed(parity: dict[str, Any]) -> bool:
     """Whether the accuracies say something, see `Verdict.informed`."""
-    return parity.get("accuracy") is not None and parity.get("informed", True)
+    return grade_of(parity) is not None and parity.get("informed", True)
 
 
 def _lost(description: dict[str, Any]) -> str:
@@ -219,8 +221,10 @@ def _lost(description: dict[str, Any]) -> str:
     if not _is_informed(parity) and parity.get("agreement") is None:  # features have no classes
         return f"{near or 'compared with Keras '}on {pictures}"
     if not _is_informed(parity):
-        return f"the class that Keras finds for {100 - loss:.2f}% of {pictures}"
-    lost = "no loss of accuracy seen" if loss < 0.005 else f"{loss:.2f} points of accuracy lost"
+        pixels = "the pixels of " if is_mask(description["output"]["kind"]) else ""
+        return f"the class that Keras finds for {100 - loss:.2f}% of {pixels}{pictures}"
+    metric = grade_of(parity).metric
+    lost = f"no loss of {metric} seen" if loss < 0.005 else f"{loss:.2f} points of {metric} lost"
     excluded = parity.get("largest_drop") or 0
     few = f", which do not exclude {excluded:.1f} points" if excluded > _LOSS else ""
     return f"{near}{lost} on {pictures}{few}"

@@ -102,6 +102,7 @@ class Half(Struct):
     max_difference: float = 0.0
     scale: Positive = 1.0
     accuracy: float | None = None
+    mean_iou: float | None = None
 
 
 class Described(Bundle, kw_only=True):
@@ -141,11 +142,16 @@ class Array(Struct):
 
 
 class Tolerance(Struct):
-    """How much a correct runner may differ."""
+    """How much a correct runner may differ.
+
+    `scores` of a class map, and `pixels` of scores of masks, is the fraction of the pixels that may
+    have another class.
+    """
 
     tensor: float
     scores: float
     scores_half_precision: float | None = None
+    pixels: float | None = None
 
 
 class Golden(Struct):

@@ -14,7 +14,7 @@ from keras_vit._errors import UsageError
 from keras_vit.deploy.bundle.accuracy_plot import plot
 from keras_vit.deploy.bundle.card import card
 from keras_vit.deploy.bundle.description import Described
-from keras_vit.deploy.judge.parity import Verdict
+from keras_vit.deploy.judge.parity import Verdict, grade_of
 from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.tflite.measure import Measured, machine
 
@@ -99,8 +99,9 @@ def table_row(parity: dict[str, Any], **known: Any) -> dict[str, Any]:
 
 
 _FIGURES = (
-    *("precision", "images", "accuracy", "keras_accuracy", "informed", "drop", "largest_drop"),
-    *("agreement", "recall", "max_difference", "error", "cosine"),
+    *("precision", "images", "accuracy", "keras_accuracy", "mean_iou", "keras_mean_iou"),
+    *("informed", "drop", "largest_drop", "agreement", "overlap", "recall"),
+    *("max_difference", "error", "cosine"),
 )
 _ROW = (
     *("name", *_FIGURES, "bytes", "sha256", "weights_sha256", "partitions"),
@@ -113,9 +114,9 @@ def table(
 ) -> tuple[list[str], list[list[str]]]:
     """The header and the rows of the table, as text; a column without any value is left out.
 
-    A drop of accuracy is in percentage points; "drop, 95%" is the largest drop that the images do
-    not exclude. "worst" is the largest difference of a score, as a fraction of the scores' scale.
-    "ms" are medians, and "p90" belongs to the column before it; "zipped" is in MiB.
+    A drop of accuracy or mean IoU is in percentage points; "drop, 95%" is the largest drop that the
+    images do not exclude. "worst" is the largest difference of a score, as a fraction of the
+    scores' scale. "ms" are medians, and "p90" belongs to the column before it; "zipped" is in MiB.
 
     Args:
         descriptions: the model.json of each bundle, by the name of its folder.
@@ -135,12 +136,15 @@ def _cells(
     """The header and the text of each column for a file; "" where the value is unknown."""
     parity, costs = description["parity"], vars(measured) if measured else {}
     latency = {entry.threads: vars(entry) for entry in costs.get("latency", ())}
+    grade = grade_of(parity)
     worst = parity["max_difference"] / parity["scale"] if parity["scale"] else None
     columns = [
-        ("accuracy", parity.get("accuracy"), "{:.2%}".format),
-        ("drop", _drop(parity), "{:.2f}".format),
+        (grade.metric if grade else "accuracy", grade and grade.file, "{:.2%}".format),
+        # No -0.00.
+        ("drop", grade and round(grade.drop, 2) + 0.0, "{:.2f}".format),
         ("drop, 95%", parity.get("largest_drop"), "{:.2f}".format),
         ("agreement", parity.get("agreement"), "{:.2%}".format),
+        ("overlap", parity.get("overlap"), "{:.2%}".format),
         ("recall", parity.get("recall"), "{:.2%}".format),
         ("worst", worst, "{:.1%}".format),
         ("cosine", parity.get("cosine"), "{:.5f}".format),
@@ -235,12 +239,6 @@ def _order(item: tuple[str, dict[str, Any]]) -> tuple[int, str]:
     known = [precision.name for precision in PRECISIONS.values()]
     precision = description["precision"]
     return (known.index(precision) if precision in known else len(known), name)
-
-
-def _drop(parity: dict[str, Any]) -> float | None:
-    if parity.get("accuracy") is None or parity.get("keras_accuracy") is None:
-        return None
-    return round(100 * (parity["keras_accuracy"] - parity["accuracy"]), 2) + 0.0  # no -0.00
 
 
 def _partitions(description: dict[str, Any]) -> int | None:

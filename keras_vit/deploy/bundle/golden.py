@@ -20,10 +20,11 @@ from keras_vit.deploy.bundle.opened_bundle import OpenedBundle, open_bundle
 from keras_vit.deploy.sample_images import to_pixels
 from keras_vit.labels import answer_scores, answers_of
 from keras_vit.tflite.compiled_model import predict_in_half_precision
-from keras_vit.tflite.runner import Runner
+from keras_vit.tflite.runner import Runner, changed_pixels, difference_of
 
 # The runs that are timed after the first, which is left out: their most number and seconds.
 _TIMED, _SECONDS = 20, 1.0
+_COMPARED = {"features": "features", "feature_map": "features", "class_map": "classes"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,8 +33,11 @@ class KernelCheck:
 
     Attributes:
         kernels: "XNNPACK", "LiteRT's own" or "half precision".
-        tolerance: the largest difference that the scores may have.
-        difference: their largest difference to the exporter's; None if the file does not run.
+        tolerance: the largest difference that the scores may have, see `difference_of`.
+        difference: their difference to the exporter's; None if the file does not run.
+        pixels: of scores of masks, the fraction of the pixels with another class than the
+            exporter's; None of others.
+        most_pixels: the largest fraction that it may be.
         found: the index of the class with the highest score; None if the file does not run or
             does not score the classes of the whole image.
         milliseconds: the median time of a run; None if it was not measured.
@@ -43,14 +47,18 @@ class KernelCheck:
     kernels: str
     tolerance: float
     difference: float | None = None
+    pixels: float | None = None
+    most_pixels: float = 0.0
     found: int | None = None
     milliseconds: float | None = None
     reason: str = ""
 
     @property
     def passed(self) -> bool:
-        """Whether the scores are within the tolerance; NaN is not."""
-        return self.difference is not None and self.difference <= self.tolerance
+        """Whether the scores are within the tolerances; NaN is not."""
+        if self.difference is None or not self.difference <= self.tolerance:
+            return False
+        return self.pixels is None or self.pixels <= self.most_pixels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +67,8 @@ class GoldenCheck:
 
     Attributes:
         labels: the classes' names; of one score "not LABEL" and its label; none of features.
+        compared: "scores", "features", or "classes" of a class map, whose difference is the
+            fraction of the pixels with another class.
         expected: the index of the class with the exporter's highest score; None as for `found`.
         tensor: the largest difference between the preprocessed golden image and the exporter's.
         tensor_tolerance: the largest difference that it may have.
@@ -66,6 +76,7 @@ class GoldenCheck:
     """
 
     labels: tuple[str, ...]
+    compared: str
     expected: int | None
     tensor: float
     tensor_tolerance: float
@@ -114,10 +125,11 @@ def check_golden(folder: str | os.PathLike, threads: int = 2, trusted: bool = Tr
     differences = np.abs(_tensor(golden["image"], bundle).astype(np.float64) - golden["tensor"])
     return GoldenCheck(
         answers_of(bundle.labels),
+        _COMPARED.get(bundle.output_kind, "scores"),
         found(golden["scores"]),
         float(differences.max()),
         tolerance.tensor,
-        tuple(_checked(golden, found, *kind) for kind in kinds),
+        tuple(_checked(golden, found, tolerance.pixels, *kind) for kind in kinds),
     )
 
 
@@ -140,7 +152,12 @@ def _tensor(image: np.ndarray, bundle: OpenedBundle) -> np.ndarray:
 
 
 def _checked(
-    golden: dict[str, np.ndarray], found: Callable, kernels: str, tolerance: float, load: Callable
+    golden: dict[str, np.ndarray],
+    found: Callable,
+    most_pixels: float | None,
+    kernels: str,
+    tolerance: float,
+    load: Callable,
 ) -> KernelCheck:
     inputs = golden["tensor"][None]
     try:
@@ -148,10 +165,15 @@ def _checked(
         [scores] = run(inputs)
     except RefusedError as error:
         return KernelCheck(kernels, tolerance, reason=str(error))
-    difference = float(np.abs(scores.astype(np.float64) - golden["scores"]).max())
+    difference = difference_of(scores[None], golden["scores"][None])
     # Half precision runs in another process, which takes longer to start.
     milliseconds = _median(run, inputs) if isinstance(run, Runner) else None
-    return KernelCheck(kernels, tolerance, difference, found(scores), milliseconds)
+    pixels = {}
+    if most_pixels is not None:
+        changed = changed_pixels(scores[None], golden["scores"][None])
+        pixels = {"pixels": changed, "most_pixels": most_pixels}
+    figures = {"found": found(scores), "milliseconds": milliseconds, **pixels}
+    return KernelCheck(kernels, tolerance, difference, **figures)
 
 
 def _median(runner: Runner, inputs: np.ndarray) -> float:

@@ -21,7 +21,7 @@ from keras_vit.data.input_range import check_inputs
 from keras_vit.deploy.bundle.description import CHANNELS, read_bundle
 from keras_vit.deploy.bundle.folder import bundle_folder, check_bundle
 from keras_vit.deploy.bundle.gallery import Gallery, gallery_files, read_gallery
-from keras_vit.deploy.graph.graph_options import Output, scores_classes
+from keras_vit.deploy.graph.graph_options import Output, is_mask, scores_classes
 from keras_vit.encoder.ops import HeadActivation
 from keras_vit.labels import read_labels
 from keras_vit.specs import Preprocessing
@@ -79,8 +79,13 @@ class OpenedBundle:
 
     @property
     def scores_classes(self) -> bool:
-        """Whether the file has a score for each class."""
+        """Whether the file has scores of classes, or classes."""
         return scores_classes(self.output_kind)
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether the file has scores or a class for each part of the image."""
+        return is_mask(self.output_kind)
 
     @property
     def gives_features(self) -> bool:
@@ -139,7 +144,8 @@ class OpenedBundle:
     def predict(self, inputs: np.ndarray) -> np.ndarray:
         """Scores (n, classes), features (n, features) or feature maps (n, rows, columns, features).
 
-        They are float32, of preprocessed images.
+        They are float32, of preprocessed images. Of a segmenter scores (n, rows, columns, classes),
+        or classes, uint8 (n, rows, columns).
 
         Raises:
             UsageError: the values are not those of preprocessed images.
@@ -195,14 +201,24 @@ def _check_tensors(bundle: OpenedBundle) -> None:
             f"model.tflite. Received: {expected}; export it again."
         )
     stated = tuple(bundle.description["output"]["shape"])
-    if not bundle.scores_classes and scores != stated:
+    if (bundle.is_mask or not bundle.scores_classes) and scores != stated:
         raise UsageError(
             f"{bundle.folder / 'model.json'}: $.output.shape must be {scores}, that of "
             f"model.tflite. Received: {stated}; export it again."
         )
-    if bundle.scores_classes and scores[-1:] != (len(bundle.labels),):
+    is_class_map = len(scores) == 3 and runner.output["dtype"] == np.uint8
+    if is_class_map != (bundle.output_kind == "class_map") or (
+        bundle.output_kind in ("scores", "feature_map") and len(scores) != 4
+    ):
         raise UsageError(
-            f"{bundle.folder / 'labels.txt'}: expected {scores[-1]} names, the classes of "
+            f"{bundle.folder / 'model.json'}: model.tflite gives {runner.output['dtype'].__name__} "
+            f"{scores}, which cannot be $.output.kind {bundle.output_kind}; export it again."
+        )
+    # The shape of a class map does not say how many classes there are.
+    classes = bundle.description["output"].get("classes") if is_class_map else scores[-1]
+    if bundle.scores_classes and classes != len(bundle.labels):
+        raise UsageError(
+            f"{bundle.folder / 'labels.txt'}: expected {classes} names, the classes of "
             f"model.tflite. Received: {len(bundle.labels)}; export it again."
         )
 

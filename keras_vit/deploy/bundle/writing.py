@@ -31,7 +31,7 @@ from keras_vit.tflite.compiled_model import predict_in_half_precision
 from keras_vit.tflite.flatbuffer import MappedFile, mapped
 from keras_vit.tflite.phone_records import FOLDER as PHONES
 from keras_vit.tflite.processes import release_memory
-from keras_vit.tflite.runner import Runner
+from keras_vit.tflite.runner import Runner, changed_pixels, difference_of
 
 # Whose versions model.json states.
 _PACKAGES = ("keras_vit", "tensorflow", "keras", "tf_keras", "ai-edge-litert", "ai-edge-quantizer")
@@ -174,16 +174,20 @@ def _tolerances(
     # A step of an integer output may be rounded either way.
     least = max(judged.score_tolerance, 1.5 * step)
     tolerances = {"tensor": 1e-6, "scores": least}
+    changed, gives_scores = [judged.most_changed_pixels], scores.ndim == 3
     half = judged.half and judged.half.verdict
     if half is not None:
         # Processors differ in half precision, and this picture may be harder than those compared.
-        [found] = predict_in_half_precision(judged.content, tensor[None])
-        own = float(np.abs(found - scores).max())
+        found = predict_in_half_precision(judged.content, tensor[None])
+        own = difference_of(found, scores[None])
+        changed += [2 * changed_pixels(found, scores[None])] if gives_scores else []
         tolerances["scores_half_precision"] = 2 * max(least, half.max_difference, own)
     elif judged.made.precision.is_for_npus:
-        changed = _changed_by_half_precision(judged.made.float_file, judged.reference.inputs)
-        if np.isfinite(changed):
-            tolerances["scores_half_precision"] = 2 * max(least, changed)
+        half_changed = _changed_by_half_precision(judged.made.float_file, judged.reference.inputs)
+        if np.isfinite(half_changed):
+            tolerances["scores_half_precision"] = 2 * max(least, half_changed)
+    if judged.made.about.options.output == "scores":
+        tolerances["pixels"] = max(changed)
     return tolerances
 
 
@@ -198,7 +202,7 @@ def _changed_by_half_precision(content: MappedFile, inputs: np.ndarray) -> float
         half = predict_in_half_precision(content, few)
     except RefusedError:
         return np.nan
-    return float(np.abs(half - Runner(content).predict(few)).max())
+    return difference_of(half, Runner(content).predict(few))
 
 
 def check_bundles(resolved: Resolved) -> None:

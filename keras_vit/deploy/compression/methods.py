@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from keras_vit._checks import fraction, positive_integer
+from keras_vit._checks import classifies, fraction, positive_integer
 from keras_vit._errors import UsageError, did_you_mean
 from keras_vit.deploy.precisions import PRECISIONS, precision_of
 
@@ -146,6 +146,7 @@ def check_compressible(model: ImageModel) -> None:
     """Raises the errors of `compress` for models and installations that it does not support."""
     from keras_vit.specs import ResNetSpec
 
+    classifies(model, model.name)
     if isinstance(model.spec, ResNetSpec):
         raise UsageError(
             "compression is for the Dense layers of Vision Transformers. Received: "

@@ -7,6 +7,7 @@ memory at the same time.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,6 +24,7 @@ from keras_vit.deploy.convert.quantize import for_runtime, measured_ranges, quan
 from keras_vit.deploy.convert.saved_model import keras_module, save_module
 from keras_vit.deploy.graph.graph_options import DEFAULTS, GraphOptions, InferenceGraph
 from keras_vit.deploy.graph.inference import forward, inference_module, prepare
+from keras_vit.deploy.graph.mask_outputs import mask_of, mask_size
 from keras_vit.deploy.precisions import (
     PRECISIONS,
     Precision,
@@ -217,7 +219,11 @@ def graph_module(resolved: Resolved) -> Any:
 
 
 def _as_it_is(resolved: Resolved) -> Any:
-    return keras_module(resolved.keras, resolved.about.options, resolved.about.preprocessing)
+    about, finish = resolved.about, lambda scores: scores
+    if about.options.is_mask:
+        size = mask_size(resolved.input_shape[:2], resolved.cell, about.options)
+        finish = functools.partial(mask_of, size=size, output=about.options.output)
+    return keras_module(resolved.keras, about.options, about.preprocessing, finish)
 
 
 def _stored(graph: InferenceGraph, calibration: np.ndarray | None, folder: Path) -> InferenceGraph:
@@ -235,6 +241,9 @@ def _difference(graph: InferenceGraph, reference: Reference | None) -> str:
     """Describes how a rebuilt graph's scores differ from Keras'; "" if they do not."""
     if reference is None:
         return ""
+    if graph.options.is_mask:  # Keras' scores are those of cells
+        options = dataclasses.replace(graph.options, output="scores", output_stride=graph.spec.cell)
+        graph = dataclasses.replace(graph, options=options)
     actual = [forward(graph, image[None]).numpy() for image in reference.inputs[:_COMPARED]]
     largest = float(np.abs(np.concatenate(actual) - reference.expected[:_COMPARED]).max())
     scale = float(np.ptp(reference.expected)) / 2

@@ -3,7 +3,8 @@
 MediaPipe Tasks, ML Kit and Android Studio read it: how pixels are normalised, and the names of the
 classes, which are a text file in a zip archive behind the flatbuffer. Runtimes ignore both.
 
-Source: metadata_schema.fbs 1.5.0 of MediaPipe, whose fields have the numbers that are used here.
+Sources: metadata_schema.fbs 1.5.0 and image_segmenter_metadata_schema.fbs of MediaPipe, whose
+fields have the numbers that are used here.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from keras_vit.tflite.flatbuffer import Graph, MappedFile, Tensor
 from keras_vit.tflite.runtimes import state_versions
 
 _IDENTIFIER = b"M001"  # of the metadata's own flatbuffer
-# The oldest parser that knows all fields that are written here.
-_PARSER = "1.0.0"
+# The oldest parsers that know all fields that are written here, without and with `_SEGMENTER`.
+_PARSER, _CUSTOM_PARSER = "1.0.0", "1.5.0"
+# What MediaPipe's ImageSegmenter reads, in a flatbuffer of its own.
+_SEGMENTER, _SEGMENTER_IDENTIFIER, _SOFTMAX = "SEGMENTER_METADATA", b"V001", 2
 LABELS = "labels.txt"
 # The earliest date of a zip archive: equal labels give equal bytes.
 _DATE = (1980, 1, 1, 0, 0, 0)
@@ -38,6 +41,9 @@ _OUTPUTS = {
     "probabilities": "The probability of each class.",
     "features": "The input of the classifier's last layer.",
     "feature_map": "The features of each patch of the image, in rows and columns.",
+    "scores": "A score for each class, in rows and columns of the image; their softmax gives "
+    "probabilities.",
+    "class_map": "The class with the highest score, in rows and columns of the image.",
 }
 _ONE_SCORE = {
     "logits": "One score, whose sigmoid is the probability of the class.",
@@ -96,8 +102,9 @@ def append_labels(file: BinaryIO, about: About, graph: Graph) -> None:
 def _labels(about: About, graph: Graph) -> tuple[str, ...] | None:
     """The labels, if a file's output has a score for each of them."""
     shape = graph.tensors[graph.outputs[0]].shape
-    scored = about.labels and about.options.scores_classes
-    return about.labels if scored and shape[1:] == (len(about.labels),) else None
+    has_axis = len(shape) == (4 if about.options.is_mask else 2)
+    scored = about.labels and about.options.scores_classes and has_axis
+    return about.labels if scored and shape[-1] == len(about.labels) else None
 
 
 class _Writer:
@@ -117,9 +124,21 @@ class _Writer:
         classes = graph.tensors[graph.outputs[0]].shape[-1]
         words = meaning(about.options.output, classes, about.activation)
         scores = self._output(about.options.output, _labels(about, graph), words)
-        subgraph = self._table(10, {2: self._list(image), 3: self._list(scores)})
-        fields = {0: self._text(about.name), 3: self._list(subgraph), 7: self._text(_PARSER)}
-        self._builder.Finish(self._table(8, fields), _IDENTIFIER)
+        fields, parser = {2: self._list(image), 3: self._list(scores)}, _PARSER
+        if about.options.output == "scores":
+            data = self._bytes(_Writer().segmenter())
+            custom = self._table(2, {0: self._text(_SEGMENTER), 1: data})
+            fields[9], parser = self._list(custom), _CUSTOM_PARSER
+        subgraph = self._table(10, fields)
+        fields = {0: self._text(about.name), 3: self._list(subgraph), 7: self._text(parser)}
+        return self._finished(self._table(8, fields), _IDENTIFIER)
+
+    def segmenter(self) -> bytes:
+        """The whole flatbuffer for MediaPipe's ImageSegmenter: a softmax gives probabilities."""
+        return self._finished(self._table(2, {0: ("Int8", _SOFTMAX)}), _SEGMENTER_IDENTIFIER)
+
+    def _finished(self, table: int, identifier: bytes) -> bytes:
+        self._builder.Finish(table, identifier)
         return bytes(self._builder.Output())
 
     def _input(self, preprocessing: Preprocessing | None, tensor: Tensor) -> int:
@@ -173,6 +192,13 @@ class _Writer:
         """A list of one table."""
         self._builder.StartVector(4, 1, 4)
         self._builder.PrependUOffsetTRelative(table)
+        return self._builder.EndVector()
+
+    def _bytes(self, content: bytes) -> int:
+        """Bytes, aligned so that they can be a flatbuffer."""
+        self._builder.StartVector(1, len(content), 16)
+        for byte in reversed(content):
+            self._builder.PrependByte(byte)
         return self._builder.EndVector()
 
     def _floats(self, values: Any) -> int:

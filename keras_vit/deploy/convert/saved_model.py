@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from keras_vit import _files
+from keras_vit._checks import classifies
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit._keras import backend
 from keras_vit.deploy.graph.graph_options import GraphOptions
@@ -36,6 +38,7 @@ def export_saved_model(model: Any, folder: str | os.PathLike) -> float:
         RefusedError: the difference is more than 1e-4; nothing is written.
         UsageError: the backend is not TensorFlow, or the input size is unknown.
     """
+    classifies(model, getattr(model, "name", "the model"))
     shape = input_shape(model)
     if backend() != "tensorflow":
         raise UsageError(
@@ -71,7 +74,10 @@ def write_saved_model(model: Any, folder: str | os.PathLike, batch: int | None) 
 
 
 def keras_module(
-    model: Any, options: GraphOptions, preprocessing: Preprocessing | None = None
+    model: Any,
+    options: GraphOptions,
+    preprocessing: Preprocessing | None = None,
+    finish: Callable[[Any], Any] = lambda output: output,
 ) -> Any:
     """A `tf.Module` whose `serve(images)` runs a Keras model as it is, with this input and output.
 
@@ -79,6 +85,7 @@ def keras_module(
         model: the Keras model.
         options: the input, the name of the output, and the number of images.
         preprocessing: how uint8 images become the model's input.
+        finish: makes the output of the file from that of the model, float32.
     """
     import tensorflow as tf
 
@@ -87,7 +94,7 @@ def keras_module(
     def scores(images):
         if options.input == "uint8":
             images = (tf.cast(images, tf.float32) - preprocessing.mean) / preprocessing.scale
-        return tf.cast(model(images, training=False), tf.float32)
+        return finish(tf.cast(model(images, training=False), tf.float32))
 
     shape = input_shape(model)[1:]
     return module_of(scores, shape, options, variables_of(model), autograph=True)

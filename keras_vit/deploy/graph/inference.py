@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_vit._keras import LEGACY
 from keras_vit.deploy.graph.balance import balance, balances
 from keras_vit.deploy.graph.graph_options import GraphOptions, InferenceGraph
+from keras_vit.deploy.graph.mask_outputs import cells_of, mask_of, mask_size
 from keras_vit.deploy.graph.resnet import bit, stem
 from keras_vit.deploy.graph.rewrites import folds_uint8, resolve_parameters, rewrite
 from keras_vit.deploy.graph.tensorflow_ops import TensorFlowOps
@@ -73,7 +74,7 @@ def prepare(graph: InferenceGraph, calibration: np.ndarray | None = None) -> Inf
     resolve_parameters(spec, parameters, grid)
     for name in [name for name in parameters if _is_unread(name, graph)]:
         del parameters[name]
-    uint8, as_map = options.input == "uint8", options.is_map
+    uint8, as_map = options.input == "uint8", options.reads_patches
     rewrite(spec, parameters, graph.preprocessing, options.rewrites, uint8, as_map)
     if calibration is not None and balances(spec, options.rewrites):
         balance(spec, parameters, channel_ranges(graph, calibration), as_map)
@@ -85,7 +86,7 @@ def _is_unread(name: str, graph: InferenceGraph) -> bool:
     part = name.partition("/")[0]
     if graph.options.is_map:
         norm = getattr(graph.spec, "norm_after_pooling", False) and part == "encoder_norm"
-        return norm or part in ("pooling", "pre_logits", "projection", "head")
+        return norm or part in ("pooling", "pre_logits", "projection", "head_norm", "head")
     return part == "head" and (graph.options.output == "features" or graph.tail is not None)
 
 
@@ -116,7 +117,7 @@ def forward(
         x = bit(ops, images, options.is_map)
     else:
         only = ops.wiring.first_tokens if "class_token_only" in options.rewrites else None
-        x = encode(ops, stem(ops, images) if spec.stem else images, only, options.is_map)
+        x = encode(ops, stem(ops, images) if spec.stem else images, only, options.reads_patches)
         if options.is_map:
             # (batch, patches, hidden_dim) to (batch, rows, columns, hidden_dim)
             x = tf.reshape(x, (-1, *spec.grid(graph.image_size), spec.hidden_dim))
@@ -128,6 +129,9 @@ def forward(
         is_unit = getattr(spec, "normalized_features", False)
         return ops.normalized(x) if options.normalize and not is_unit else x
     logits = ops.dense("head", x)
+    if options.is_mask:
+        cells = cells_of(logits, spec, graph.image_size)
+        return mask_of(cells, mask_size(graph.image_size, spec.cell, options), options.output)
     if options.output == "probabilities":
         return HEAD_ACTIVATIONS[head_activation(spec, logits.shape[-1])](logits)
     return logits

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, MutableMapping
 import numpy as np
 
 from keras_vit.deploy.graph.wiring import PROBED, Attention, Wiring, wiring
+from keras_vit.encoder.dense_heads import HEAD_NORM_EPSILON
 from keras_vit.encoder.patch_grids import Tokens
 from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.encoder.positions import POSITION_EMBEDDINGS, rotation_factors
@@ -41,7 +42,7 @@ def rewrite(
         preprocessing: mean and scale of uint8 pixels.
         rewrites: names in `REWRITES`.
         uint8: whether the input is pixels.
-        as_map: whether the output is a feature map.
+        as_map: whether the output is made of all patches.
     """
     rewrites = set(rewrites) - (set() if uint8 else {"uint8_input"})
     wired = wiring_of(spec, parameters, as_map)
@@ -66,7 +67,8 @@ def resolve_parameters(spec: Spec, p: Parameters, grid: tuple[int, int]) -> None
     "attention/position_bias" (1, heads, tokens, tokens) in each block to the attention scores;
     those of a rotation become "rotation/turned" and "rotation/exchanged" (1, tokens, 1, head_dim).
     All learned tokens become "patch_encoder/class_token" (1, prefix, hidden_dim), and two
-    classifiers the "head" whose logits are the mean of their logits. The factors of LayerScale are
+    classifiers the "head" whose logits are the mean of their logits. A BatchNorm before the head is
+    multiplied into it. The factors of LayerScale are
     multiplied into the Dense layers before them; without that, `centre` would not be exact.
     """
     if isinstance(spec, ResNetSpec):
@@ -74,6 +76,8 @@ def resolve_parameters(spec: Spec, p: Parameters, grid: tuple[int, int]) -> None
     _join_tokens(spec, p)
     if spec.two_classifiers:
         _average_classifiers(p)
+    if "head_norm/gamma" in p:
+        _fold_head_norm(p)
     for scale, dense in wiring_of(spec, p).scales.items():
         factors = _wide(p.pop(scale))
         for part in ("kernel", "bias"):
@@ -119,6 +123,14 @@ def _average_classifiers(p: Parameters) -> None:
     )
     p["head/kernel"] = np.concatenate(kernels) / 2  # (2 * hidden_dim, classes)
     p["head/bias"] = _narrow(_wide(biases[0]) / 2 + _wide(biases[1]) / 2)
+
+
+def _fold_head_norm(p: Parameters) -> None:
+    names = ("gamma", "beta", "moving_mean", "moving_variance")
+    gamma, beta, mean, variance = (_wide(p.pop(f"head_norm/{name}")) for name in names)
+    factors, kernel = gamma / np.sqrt(variance + HEAD_NORM_EPSILON), _wide(p["head/kernel"])
+    p["head/bias"] = _narrow(_wide(p["head/bias"]) + (beta - mean * factors) @ kernel)
+    p["head/kernel"] = _narrow(factors[:, None] * kernel)
 
 
 def _fold_norms(spec: Spec, p: Parameters, wired: Wiring, _: Preprocessing) -> None:

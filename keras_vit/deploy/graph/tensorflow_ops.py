@@ -39,7 +39,7 @@ class TensorFlowOps(Ops):
     def __init__(self, graph: InferenceGraph, taps: dict[str, tf.Tensor]):
         self.spec, self.weights, self.taps = graph.spec, graph.weights, taps
         self.rewrites = graph.options.rewrites
-        self.wiring = wiring_of(graph.spec, graph.weights, graph.options.is_map)
+        self.wiring = wiring_of(graph.spec, graph.weights, graph.options.reads_patches)
         self.for_npus = graph.for_npus
         self.stream_norms = frozenset(self.wiring.stream_norms)
         self.stream_sources = self.wiring.stream_sources

@@ -116,7 +116,7 @@ def wiring(spec: Spec, head: bool, as_map: bool = False) -> Wiring:
     Args:
         spec: spec of the model.
         head: whether it has a Dense layer "head".
-        as_map: whether its output is a feature map.
+        as_map: whether its output is made of all patches.
     """
     found = Wiring()
     if isinstance(spec, ResNetSpec):

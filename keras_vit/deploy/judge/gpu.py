@@ -23,7 +23,7 @@ from keras_vit.tflite.compiled_model import NO_DEVICE, GpuOutputs, NoDeviceError
 from keras_vit.tflite.file_layout import ending_at
 from keras_vit.tflite.flatbuffer import Model, read_graph
 from keras_vit.tflite.float16_emulation import Sums, emulate
-from keras_vit.tflite.runner import Runner, as_input, as_scores
+from keras_vit.tflite.runner import Runner, as_input, as_scores, difference_of
 from keras_vit.tflite.vulkan import vulkan_devices
 
 # Whether files are run on a GPU: "no"; "auto", where there is a device, and no file is refused for
@@ -141,7 +141,7 @@ def judge_on_gpu(
     except RefusedError as error:
         device, _, reason = str(error).partition(": ")
         return GpuRun(device, reason, **known)
-    difference = float(np.abs(as_scores(found, runner.output) - expected).max())
+    difference = difference_of(as_scores(found, runner.output), expected)
     problem = _problem(difference, allowed, " from the CPU's")
     if not np.isfinite(difference):
         problem, difference = "scores that are not finite", None
@@ -198,7 +198,7 @@ def _in_half_precision(
         if scores is None:
             found.append(HalfSums(sums, f"overflow in {overflow}", images))
         else:
-            difference = float(np.abs(scores - expected[:images]).max())
+            difference = difference_of(scores.astype(expected.dtype), expected[:images])
             found.append(HalfSums(sums, _problem(difference, allowed), images, difference))
     return tuple(found)
 

@@ -13,10 +13,12 @@ import numpy as np
 
 from keras_vit._errors import RefusedError
 from keras_vit.deploy.convert.converter import MadeFile
+from keras_vit.deploy.graph.graph_options import is_mask
 from keras_vit.deploy.judge.client_verdict import ClientVerdict
 from keras_vit.deploy.judge.gpu import NOT_ASKED, GpuChoice, GpuRun, judge_on_gpu
 from keras_vit.deploy.judge.heavy_tokens import heavy_token
 from keras_vit.deploy.judge.layer_differences import first_difference, layer_differences
+from keras_vit.deploy.judge.mask_parity import compare_masks
 from keras_vit.deploy.judge.parity import HALF_PRECISION, Verdict, compare
 from keras_vit.deploy.precisions import NORM_STATISTICS
 from keras_vit.deploy.reference_scores import ParityError, Reference
@@ -27,6 +29,8 @@ from keras_vit.tflite.processes import release_memory
 from keras_vit.tflite.runner import Runner, runtime_tolerance
 from keras_vit.tflite.runtimes import check_runtime
 
+# The fraction of a mask's pixels that may have another class in every runtime: near ties.
+_FEWEST_PIXELS = 1e-3
 # Number of images to find the layer where a difference begins.
 _WATCHED = 4
 # The largest float file, in bytes, that is run with all its intermediates kept in memory.
@@ -64,6 +68,7 @@ class JudgedFile:
         half: the result of a float file in half precision; None for other files.
         tolerance: how much the scores of a quantised file may differ between runtimes, see
             `runtime_tolerance`.
+        pixel_tolerance: likewise, which fraction of the pixels of a mask may have another class.
         gpu: the file on a GPU, and in emulated half precision.
         client: what a client makes of it; None if it is for none.
     """
@@ -74,17 +79,23 @@ class JudgedFile:
     inspection: FileInspection
     half: HalfPrecision | None = None
     tolerance: float = 0.0
+    pixel_tolerance: float = 0.0
     gpu: GpuRun = NOT_ASKED
     client: ClientVerdict | None = None
 
     @property
     def score_tolerance(self) -> float:
-        """How much float scores of a correct runner may differ.
+        """How much float scores of a correct runner may differ, as `difference_of`.
 
         At least a thousandth of the scale: float files differ by 2e-6 on TFLite 2.13 to LiteRT 2.3
         (`benchmarks/runtimes.py`).
         """
         return max(1e-3 * self.verdict.scale, 1e-6, self.tolerance)
+
+    @property
+    def most_changed_pixels(self) -> float:
+        """Which fraction of a mask's pixels a correct runner may give another class."""
+        return max(_FEWEST_PIXELS, self.pixel_tolerance)
 
     @functools.cached_property
     def differences(self) -> tuple[dict[str, float], dict[str, float]]:
@@ -109,16 +120,16 @@ def judge_file(made: MadeFile, reference: Reference, gpu: GpuChoice = "no") -> J
     release_memory()
     # In another process, so before this one loads the file too.
     half = judge_half_precision(made, reference) if precision.is_float else None
-    runner, tolerance = Runner(content), 0.0
+    runner, tolerances = Runner(content), (0.0, 0.0)
     verdict = compared(made, reference, runner)
     if not precision.is_float:
-        tolerance = runtime_tolerance(content, inputs, runner, not precision.calibrated)
+        tolerances = runtime_tolerance(content, inputs, runner, not precision.calibrated)
     inspection = inspect_file(content, runner=runner)
     del runner
     release_memory()
     asked = gpu != "no"
     on_gpu = judge_on_gpu(content, precision, inputs, verdict.scale) if asked else NOT_ASKED
-    return JudgedFile(made, verdict, reference, inspection, half, tolerance, on_gpu)
+    return JudgedFile(made, verdict, reference, inspection, half, *tolerances, on_gpu)
 
 
 def judge_half_precision(made: MadeFile, reference: Reference) -> HalfPrecision:
@@ -150,7 +161,8 @@ def compared(made: MadeFile, reference: Reference, runner: Runner | None = None)
 
 def _compare(made: MadeFile, reference: Reference, scores: np.ndarray) -> Verdict:
     precision, output = made.precision.name, made.about.options.output
-    return compare(precision, reference.expected, scores, reference.targets, output)
+    figures = (precision, reference.expected, scores, reference.targets)
+    return compare_masks(*figures) if is_mask(output) else compare(*figures, output)
 
 
 def check(

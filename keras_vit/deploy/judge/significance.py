@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from statistics import NormalDist
+
+import numpy as np
 
 # One-sided, for every claim: a file is refused only if the images prove that it is over its budget,
 # and a loss counts as excluded only if they prove that. 95% is the convention.
 CONFIDENCE = 0.95
 _Z = NormalDist().inv_cdf(CONFIDENCE)  # 1.645
+_MANY = 100_000  # trials from which a binomial distribution is taken for a normal one
+# Of fewer images a bootstrap's bounds are wrong too often: in simulations 14 times of 100 for 5
+# images, 8 times for 8, 4 to 8 times for 16 to 200.
+FEWEST = 8
+_RESAMPLES = 2000
 
 
 def at_least(successes: int, trials: int, probability: float) -> float:
@@ -19,6 +27,9 @@ def at_least(successes: int, trials: int, probability: float) -> float:
         return 0.0
     if probability >= 1:
         return 1.0
+    if trials > _MANY:  # pixels, for example
+        deviation = math.sqrt(trials * probability * (1 - probability))
+        return 1 - NormalDist(trials * probability, deviation).cdf(successes - 0.5)
     yes, no, factorial = math.log(probability), math.log1p(-probability), math.lgamma(trials + 1)
     logs = (
         factorial - math.lgamma(k + 1) - math.lgamma(trials - k + 1) + k * yes + (trials - k) * no
@@ -63,6 +74,32 @@ def largest_loss(lost: int, gained: int, images: int) -> float:
         excluded = loss_score(lost, gained, images, middle) < -_Z
         low, high = (low, middle) if excluded else (middle, high)
     return high
+
+
+def bounds_of(
+    counts: np.ndarray, metric: Callable[[np.ndarray], np.ndarray]
+) -> tuple[float, float] | None:
+    """A bootstrap over images: between which bounds a metric of summed counts is.
+
+    It is larger than the first bound with `CONFIDENCE`, and smaller than the second. One image
+    fewer is drawn than there are, or the spread would be too small (Hesterberg, "Unbiasing the
+    Bootstrap", 2004). It is paired if the counts of each image are those of two files.
+
+    Args:
+        counts: of each image (n, ...).
+        metric: from sums over images (resamples, ...) to the metric (resamples,).
+
+    Returns:
+        The bounds; None for fewer than `FEWEST` images, which prove nothing.
+    """
+    count = len(counts)
+    if count < FEWEST:
+        return None
+    generator = np.random.default_rng(0)
+    drawn = generator.multinomial(count - 1, np.full(count, 1 / count), _RESAMPLES)
+    values = metric(np.tensordot(drawn, counts, 1))
+    low, high = np.quantile(values, (1 - CONFIDENCE, CONFIDENCE))
+    return float(low), float(high)
 
 
 def images_needed(changed: float, loss: float) -> int | None:

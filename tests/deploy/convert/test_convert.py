@@ -261,7 +261,7 @@ NO_IMAGE = "one image input .* of known size and one output"
         (
             "no head",
             {"output": "logits"},
-            "has output='features' or 'feature_map'. Received: 'logits'",
+            "which has no head, must be one of features, feature_map. Received: output='logits'",
         ),
         ("mixed precision", {}, "Received: layers that compute in bfloat16; build it"),
         ("no graph", {}, NO_IMAGE),

@@ -22,6 +22,7 @@ from keras_vit.tflite import file_layout
 from keras_vit.tflite.flatbuffer import read_graph
 
 LABELS = ("tench", "great white shark, Haifisch", "鲨鱼", "naïve 🦈", "5", "6", "7", "8", "9", " ")
+SEGMENTER = bytes.fromhex("100000005630303100000600080007000600000000000002")
 PREPROCESSING = keras_vit.Preprocessing(16, 16, mean=(123.675, 116.28, 103.53), scale=(58.4, 57, 5))
 
 
@@ -46,6 +47,11 @@ class Table(flatbuffers.table.Table):
         offset = self.Offset(4 + 2 * field)
         assert self.VectorLen(offset) == 1
         return Table(self.Bytes, self.Indirect(self.Vector(offset)))
+
+    def content(self, field):
+        """A list of bytes, and its place."""
+        offset = self.Offset(4 + 2 * field)
+        return self.GetVectorAsNumpy(number_types.Uint8Flags, offset).tobytes(), self.Vector(offset)
 
     def floats(self, field):
         return self.GetVectorAsNumpy(number_types.Float32Flags, self.Offset(4 + 2 * field))
@@ -184,6 +190,37 @@ def test_pixels_and_unknown_preprocessings_are_not_normalised(preprocessing, dty
 def test_the_output_says_how_its_logits_become_probabilities(classes, text):
     _, scores = read(deploy.About("model"), classes=classes)
     assert text in scores.text(1)
+
+
+def graph_of_masks(classes):
+    graph = graph_of(classes=classes)
+    graph.tensors[1].shape = (1, 4, 6, classes)
+    return graph
+
+
+def test_mediapipe_is_told_that_scores_of_pixels_need_a_softmax():
+    """The bytes of `SEGMENTER` are those of MediaPipe 0.10.21's own writer."""
+    for labels in (LABELS, None):
+        about = deploy.About("m", labels, options=GraphOptions(output="scores"))
+        root = root_of(metadata(about, graph_of_masks(len(LABELS))))
+        assert root.text(7) == "1.5.0"  # the oldest parser that knows custom metadata
+        custom = root.only(3).only(9)
+        assert custom.text(0) == "SEGMENTER_METADATA"
+        content, place = custom.content(1)
+        assert content == SEGMENTER
+        assert place % 16 == 0
+        assert bool(root.only(3).only(3).place(6)) == (labels is not None)
+    file = io.BytesIO()
+    append_labels(file, dataclasses.replace(about, labels=LABELS), graph_of_masks(len(LABELS)))
+    assert labels_in(file.getvalue()) == list(LABELS)
+
+
+@pytest.mark.parametrize("output", ["logits", "probabilities", "class_map", "feature_map"])
+def test_only_scores_of_pixels_have_metadata_of_a_segmenter(output):
+    about = deploy.About("m", options=GraphOptions(output=output))
+    root = root_of(metadata(about, graph_of_masks(4)))
+    assert root.text(7) == "1.0.0"
+    assert not root.only(3).place(9)
 
 
 def test_weights_behind_a_large_flatbuffer_are_still_found(sample, monkeypatch):

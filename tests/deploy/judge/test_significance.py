@@ -8,6 +8,7 @@ from scipy.stats import binom
 
 from keras_vit.deploy.judge.significance import (
     at_least,
+    bounds_of,
     images_needed,
     is_proven,
     largest_loss,
@@ -21,6 +22,23 @@ def test_the_tail_is_that_of_the_binomial_distribution(trials, probability):
     for successes in (*range(9), trials // 2, trials, trials + 1):
         expected = binom.sf(successes - 1, trials, probability)
         assert at_least(successes, trials, probability) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_tail_of_many_trials_is_nearly_that_of_the_binomial_distribution():
+    for successes in (49_000, 49_900, 50_000, 50_300, 51_000):
+        expected = binom.sf(successes - 1, 1_000_000, 0.05)
+        assert at_least(successes, 1_000_000, 0.05) == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("count", [8, 200])
+def test_a_bootstrap_has_the_bounds_of_a_mean(count, rng):
+    values = rng.normal(size=count)
+    counts = np.stack([values, np.ones(count)], 1)  # summed: n times the mean, and n
+    low, high = bounds_of(counts, lambda sums: sums[:, 0] / sums[:, 1])
+    width = 1.645 * values.std(ddof=1) / math.sqrt(count)
+    assert low == pytest.approx(values.mean() - width, abs=0.12 * width)
+    assert high == pytest.approx(values.mean() + width, abs=0.12 * width)
+    assert bounds_of(counts[:7], lambda sums: sums[:, 0]) is None
 
 
 def likeliest(lost, gained, images, loss):
