@@ -8,7 +8,7 @@ import pytest
 
 from keras_vit import UsageError
 from keras_vit._errors import RefusedError, one_line, shown
-from keras_vit.deploy.judge.parity import ParityError
+from keras_vit.deploy.reference_scores import ParityError
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from keras_vit.deploy.convert.quantize import for_runtime
 from keras_vit.deploy.export_options import CALIBRATED, ExportOptions
 from keras_vit.deploy.export_stages import judged_file_of, prepared, resolved_for
 from keras_vit.deploy.judge.gpu import GpuChoice
-from keras_vit.deploy.judge.parity import Verdict
+from keras_vit.deploy.judge.verdict import Verdict
 from keras_vit.deploy.trained_model import TrainedModel, of_run
 from keras_vit.specs import Preprocessing
 from keras_vit.tflite.measure import Measured, measure

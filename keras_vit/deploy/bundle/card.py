@@ -13,7 +13,7 @@ from typing import Any
 from keras_vit._pages import code, rendered
 from keras_vit.deploy.clients import CLIENTS
 from keras_vit.deploy.graph.graph_options import is_mask
-from keras_vit.deploy.judge.parity import Verdict, grade_of
+from keras_vit.deploy.judge.verdict import Verdict, grade_of
 from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.labels import answers_of
 from keras_vit.tflite.measure import Measured

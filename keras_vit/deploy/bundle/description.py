@@ -18,7 +18,7 @@ from keras_vit._errors import UsageError, shown
 from keras_vit._json import Lines, Positive, Side, Text
 from keras_vit.deploy.judge.client_verdict import ClientVerdict
 from keras_vit.deploy.judge.gpu import GpuRun
-from keras_vit.deploy.judge.parity import Verdict
+from keras_vit.deploy.judge.verdict import Verdict
 from keras_vit.encoder.ops import HeadActivation
 from keras_vit.tflite.file_inspection import Delegation
 from keras_vit.tflite.gpu_compatibility import Finding

@@ -14,7 +14,7 @@ from keras_vit._errors import UsageError
 from keras_vit.deploy.bundle.accuracy_plot import plot
 from keras_vit.deploy.bundle.card import card
 from keras_vit.deploy.bundle.description import Described
-from keras_vit.deploy.judge.parity import Verdict, grade_of
+from keras_vit.deploy.judge.verdict import Verdict, grade_of
 from keras_vit.deploy.precisions import PRECISIONS
 from keras_vit.tflite.measure import Measured, machine
 

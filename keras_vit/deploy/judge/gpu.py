@@ -17,7 +17,7 @@ import numpy as np
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit._json import Positive
 from keras_vit.deploy.judge.layer_differences import block_ends
-from keras_vit.deploy.judge.parity import HALF_PRECISION
+from keras_vit.deploy.judge.verdict import HALF_PRECISION
 from keras_vit.deploy.precisions import Precision
 from keras_vit.tflite.compiled_model import NO_DEVICE, GpuOutputs, NoDeviceError, run_on_gpu
 from keras_vit.tflite.file_layout import ending_at

@@ -19,7 +19,8 @@ from keras_vit.deploy.judge.gpu import NOT_ASKED, GpuChoice, GpuRun, judge_on_gp
 from keras_vit.deploy.judge.heavy_tokens import heavy_token
 from keras_vit.deploy.judge.layer_differences import first_difference, layer_differences
 from keras_vit.deploy.judge.mask_parity import compare_masks
-from keras_vit.deploy.judge.parity import HALF_PRECISION, Verdict, compare
+from keras_vit.deploy.judge.parity import compare
+from keras_vit.deploy.judge.verdict import HALF_PRECISION, Verdict
 from keras_vit.deploy.precisions import NORM_STATISTICS
 from keras_vit.deploy.reference_scores import ParityError, Reference
 from keras_vit.tflite.compiled_model import predict_in_half_precision

@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from keras_vit.deploy.graph.mask_outputs import mask_of
 from keras_vit.deploy.judge import significance
-from keras_vit.deploy.judge.parity import TIE, Verdict, agree, error_of, weakest_class
+from keras_vit.deploy.judge.parity import TIE, agree, error_of, weakest_class
+from keras_vit.deploy.judge.verdict import Verdict
 from keras_vit.deploy.reference_scores import rows_of, scale_of
 from keras_vit.mask_metrics import confusion_of, mean_iou_of, overlaps_of, pairs_of
 

@@ -11,7 +11,7 @@ import pytest
 
 from keras_vit import UsageError, deploy
 from keras_vit.deploy import ParityError, Verdict, compare
-from keras_vit.deploy.judge.parity import HALF_PRECISION
+from keras_vit.deploy.judge.verdict import HALF_PRECISION
 from keras_vit.deploy.reference_scores import check_reference
 
 SCORES = np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
