@@ -34,6 +34,7 @@ _RECOGNISED_BY = {
     "export": ("*/model.json", "table.json"),  # the table alone if every file was refused
     "gallery": ("gallery.json",),
     "inspection": ("inspection.json",),
+    "masks": ("masks.html",),
     "SavedModel": ("saved_model.pb",),
     "site": ("bundles.json",),
 }

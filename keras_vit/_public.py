@@ -4,6 +4,7 @@ from keras_vit import _keras as _keras  # first, because its error names a missi
 from keras_vit import models
 from keras_vit._errors import UsageError
 from keras_vit.data.preprocessing import preprocess
+from keras_vit.decoded_masks import decode_masks
 from keras_vit.labels import decode_predictions
 from keras_vit.models import *  # noqa: F403
 from keras_vit.runs import load_run
@@ -18,6 +19,7 @@ __all__ = [
     "ResNetStem",
     "UsageError",
     "ViTSpec",
+    "decode_masks",
     "decode_predictions",
     "list_weights",
     "load_run",

@@ -14,7 +14,7 @@ DEMO = Path(__file__).parents[1] / "android_demo"
 ASSETS = DEMO / "app/src/main/assets"
 FIXTURES = (
     *("resizing", "tensors", "alpha", "orientations", "yuv", "scores", "percentiles"),
-    "patch_colours",
+    *("patch_colours", "masks", "class_colours"),
 )
 
 
@@ -32,7 +32,7 @@ def near(text):
 def test_every_fixture_is_compared(tool):
     assert {path.stem for path in tool["MAKERS"]} == set(FIXTURES)
     folders = {path.parent for path in (*tool["MAKERS"], tool["DIGITS"], tool["SAMPLES"])}
-    answers = ("DIGITS", "SAMPLES", "SIMILAR", "FEATURE_MAPS")
+    answers = ("DIGITS", "SAMPLES", "SIMILAR", "FEATURE_MAPS", "MASKS")
     files = ("CUMULATIVE_SUM", "BESSEL", "LOG_SOFTMAX")
     others = {*(tool[name] for name in (*answers, *files)), tool["TOO_NEW"].parent}
     found = {path for folder in folders for path in folder.iterdir()}
@@ -101,6 +101,15 @@ def test_patch_colours_are_those_that_the_app_is_tested_with(tool):
 
     committed = json.loads(tool["FEATURE_MAPS"].read_text(), parse_float=near)
     assert tool["samples_and_patch_colours"]() == committed
+
+
+def test_masks_are_those_that_the_app_is_tested_with(tool):
+    """`SegmenterTest` reads the same file, and has the same tolerance."""
+    committed, made = json.loads(tool["MASKS"].read_text()), tool["samples_and_masks"]()
+    assert [case["picture"] for case in made] == [case["picture"] for case in committed]
+    for one, other in zip(committed, made, strict=True):
+        before, now = (base64.b64decode(each["mask"]) for each in (one, other))
+        assert np.mean([a != b for a, b in zip(before, now, strict=True)]) <= 0.01
 
 
 @pytest.mark.parametrize("kind", ["cifar10-float16", "cifar10-words"])

@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[1]
 # CONTRIBUTING.md draws this map. Private modules (`_files`, `_errors` ...) are level 0.
 LEVELS = {
     **dict.fromkeys(("specs", "variant_specs", "labels", "neighbours", "layers", "encoder"), 0),
-    **dict.fromkeys(("weights", "models", "data", "mask_metrics"), 1),
+    **dict.fromkeys(("weights", "models", "data"), 1),
+    **dict.fromkeys(("mask_metrics", "decoded_masks"), 1),
     **dict.fromkeys(("recipe", "runs", "frozen_features", "tflite", "zero_shot"), 2),
     **dict.fromkeys(("training", "evaluation", "deploy"), 3),
     **dict.fromkeys(("_public", "cli"), 4),

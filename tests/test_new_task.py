@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 import keras_vit
 from keras_vit import UsageError, data, deploy, evaluation, recipe, training
@@ -144,7 +145,7 @@ def dots(count=160):
 
 
 @pytest.mark.flavours
-def test_a_run_of_a_new_task_is_trained_read_and_judged(added, tmp_path):
+def test_a_run_of_a_new_task_is_trained_read_and_judged(added, invoke, tmp_path):
     spec = keras_vit.ViTSpec(8, 32, 2, 2, 64, dense_head="heat_maps", head_cells=8 // STRIDE)
     model = keras_vit.ViT(dataclasses.replace(spec, head_norm=True), len(NAMES), SIZE)
     settings = training.Recipe(
@@ -160,6 +161,12 @@ def test_a_run_of_a_new_task_is_trained_read_and_judged(added, tmp_path):
     assert "Held-out distance" in page.read_text()
     with pytest.raises(UsageError, match="made of models for classification or segmentation. Rece"):
         deploy.export_tflite(run.model(), tmp_path / "model.tflite")
+    Image.fromarray(source.image(0)).save(tmp_path / "a.png")
+    code, _, error = invoke("train/predict.py", "--run", run.path, "a.png", cwd=tmp_path)
+    assert code == 2
+    assert (
+        "run: expected a model for classification or segmentation. Received: one for key" in error
+    )
 
 
 def test_points_move_with_their_pictures(added):

@@ -39,6 +39,7 @@ from keras_vit.data.sources import digits
 from keras_vit.data.split import split_source
 from keras_vit.deploy.bundle.opened_bundle import open_bundle
 from keras_vit.evaluation.learned_weights import patch_pca
+from keras_vit.evaluation.plots import class_colours
 from keras_vit.labels import answers_of, numbered
 from keras_vit.specs import Preprocessing
 from keras_vit.tflite.runner import as_input
@@ -53,6 +54,8 @@ MODELS = _DEMO / "testing/models"
 FEATURES = _DEMO / "testing/features/digits-features"
 # Feature maps of digits.
 MAPS = _DEMO / "testing/feature_maps/digits-map"
+# Masks of digits on textures.
+SCENES = _ASSETS / "bundles/scenes-int8"
 # Of the app's photographs, and of a classifier from a list of words.
 SAMPLED = (_ASSETS / "bundles/cifar10-float16", _DEMO / "testing/words/cifar10-words")
 
@@ -71,6 +74,7 @@ def main() -> None:
     _write(SAMPLES, samples_and_probabilities())
     _write(SIMILAR, samples_and_similar_pictures())
     _write(FEATURE_MAPS, samples_and_patch_colours())
+    _write(MASKS, samples_and_masks())
     _write_bytes(CUMULATIVE_SUM, _converted(tf.cumsum))
     _write_bytes(BESSEL, _converted(tf.math.bessel_i0e))
     _write_bytes(LOG_SOFTMAX, _converted(lambda x: tf.abs(tf.nn.log_softmax(tf.nn.relu(x)))))
@@ -424,6 +428,73 @@ def _patch_colours() -> list[dict[str, Any]]:
     return cases
 
 
+def samples_and_masks() -> list[dict[str, Any]]:
+    """The mask of each sample; the scores have the size of the pictures."""
+    bundle, found = open_bundle(SCENES), []
+    for picture in sorted((SCENES / "samples").iterdir()):
+        [scores] = bundle.predict(keras_vit.preprocess(read_picture(picture), bundle))
+        found.append({"picture": picture.name, **_mask_of(scores, scores.shape[:2])})
+    return found
+
+
+def _masks() -> list[dict[str, Any]]:
+    """The masks of made scores and class maps, for inputs of other sizes."""
+    cases, generator = [], np.random.default_rng(31)
+    # The rows, columns and classes of an output; the height and width of an input.
+    for shape, size in (
+        ((4, 4, 3), (16, 16)),
+        ((5, 7, 6), (37, 23)),
+        ((6, 5, 3), (6, 5)),
+        ((9, 8, 4), (4, 5)),
+        ((7, 1, 3), (20, 9)),
+        ((1, 1, 2), (5, 3)),
+        ((8, 8, 40), (61, 64)),
+        ((6, 6, 2), (23, 29)),
+    ):
+        classes = generator.integers(0, shape[-1], shape[:2]).astype(np.uint8)
+        scores = generator.normal(size=shape).astype(np.float32)
+        # Two levels: many scores are equal. The weights of enlarging fourfold are exact.
+        levels = [np.rint(scores).clip(0, 1)] if size[0] == 4 * shape[0] else []
+        for values in (scores, *levels, classes):
+            encoded = base64.b64encode(values.astype("<f4").tobytes()).decode()
+            case = {"shape": values.shape, "classes": shape[-1], "size": size, "values": encoded}
+            cases.append(case | _mask_of(values, size))
+    return cases
+
+
+def _mask_of(values: np.ndarray, size: tuple[int, int]) -> dict[str, Any]:
+    """The class of each pixel of scores or a class map; the parts of the pixels, largest first."""
+    if values.ndim == 2:
+        # TensorFlow's own rounds before it multiplies, and takes another place of two equally near.
+        rows, columns = (
+            np.floor((np.arange(new) + 0.5) * old / new).astype(int)
+            for old, new in zip(values.shape, size, strict=True)
+        )
+        mask = values[rows][:, columns]
+    else:
+        mask = tf.image.resize(values, size).numpy().argmax(-1)
+    found, counts = np.unique(mask, return_counts=True)
+    shares = zip(found.tolist(), (counts / mask.size).tolist(), strict=True)
+    shares = sorted(shares, key=lambda share: -share[1])
+    encoded = base64.b64encode(mask.astype(np.uint8).tobytes()).decode()
+    return {"mask": encoded, "shares": [[number, round(share, 9)] for number, share in shares]}
+
+
+def _class_colours() -> list[dict[str, Any]]:
+    """The colours of classes in masks; none of a background, which is not drawn."""
+    numbers = [str(number) for number in range(255)]
+    names = (numbers, ["background", *numbers], ["cat", "background", "dog"], ["Background"])
+    return [
+        {
+            "labels": labels,
+            "colours": [
+                None if label == "background" else colour for label, colour in class_colours(labels)
+            ],
+        }
+        for labels in names
+    ]
+
+
 def _named(classes: Sequence[str], shares: np.ndarray) -> dict[str, float]:
     return {name: round(float(share), 6) for name, share in zip(classes, shares, strict=True)}
 
@@ -482,11 +553,14 @@ MAKERS = {
     _CORE / "scores.json": _scores,
     _CORE / "percentiles.json": _percentiles,
     _CORE / "patch_colours.json": _patch_colours,
+    _CORE / "masks.json": _masks,
+    _CORE / "class_colours.json": _class_colours,
 }
 DIGITS = _DIGITS / "digits.json"
 SAMPLES = _APP / "samples.json"
 SIMILAR = _APP / "similar.json"
 FEATURE_MAPS = _APP / "feature_maps.json"
+MASKS = _APP / "masks.json"
 # XNNPACK does not have its only operator.
 CUMULATIVE_SUM = _DIGITS / "cumulative_sum.tflite"
 # No runtime has its only operator, which TFLite does not define.

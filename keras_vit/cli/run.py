@@ -1,7 +1,8 @@
 """Runs an exported bundle as the Android app does.
 
-Prints the most probable classes of pictures; of a bundle of features with a gallery (index), which
-of its pictures they are like, and the classes that these name. --verify runs the golden check
+Prints the most probable classes of pictures; of a segmenter the classes of their pixels with their
+shares, and writes masks (--out); of a bundle of features with a gallery (index), which of its
+pictures they are like, and the classes that these name. --verify runs the golden check
 instead: it compares the preprocessing and the scores of this computer with those of the exporter's,
 on each kind of kernels that LiteRT has here, as the app's Verify does on a phone.
 """
@@ -16,9 +17,9 @@ from keras_vit import _checks, deploy
 from keras_vit._errors import RefusedError, UsageError
 from keras_vit.cli._arguments import option
 from keras_vit.cli._options import check_pictures
+from keras_vit.cli._predictions import check_out, of_bundle, print_predictions
 from keras_vit.cli._printing import print_next, table
 from keras_vit.cli._program import load, spelled
-from keras_vit.cli.predict import of_bundle, print_predictions
 from keras_vit.deploy.bundle.folder import check_bundle
 
 
@@ -36,6 +37,8 @@ class Arguments:
     """How many classes, and similar pictures, of each picture are printed."""
     threads: int = option(2, check=_checks.positive_integer)
     """Number of threads of the golden check."""
+    out: Path | None = None
+    """Of a segmenter: the folder to write masks into, with a page of them, masks.html."""
     json: bool = False
     """Print a JSON object on a line for each picture."""
 
@@ -48,7 +51,11 @@ class Arguments:
         if self.verify and self.json:
             raise UsageError("--json prints the classes of pictures. Received: --verify --json.")
         check_bundle(self.bundle, spelled("export"))
+        if self.verify and self.out is not None:
+            raise UsageError("--out is for the masks of pictures. Received: --verify --out.")
         check_pictures(self.pictures)
+        if self.out is not None:
+            check_out(self.out)
 
 
 def run(arguments: Arguments) -> None:
@@ -61,7 +68,7 @@ def run(arguments: Arguments) -> None:
 
     pictures = find_pictures(arguments.pictures)
     predictor = of_bundle(arguments.bundle, deploy.open_bundle(arguments.bundle, trusted=False))
-    print_predictions(predictor, pictures, arguments.top_k, arguments.json)
+    print_predictions(predictor, pictures, arguments.top_k, arguments.json, arguments.out)
 
 
 def _verify(arguments: Arguments) -> None:
@@ -76,7 +83,7 @@ def _verify(arguments: Arguments) -> None:
     if not check.passed:
         raise RefusedError("this computer does not compute what the exporter's did.")
     print("passed: this computer computes what the exporter's did")
-    if check.expected is not None:  # what the app shows is of the whole picture
+    if check.is_mask or check.expected is not None:  # the app shows no classes of other parts
         print_next("android", "--bundle", arguments.bundle)
 
 

@@ -124,14 +124,19 @@ def overlay(image: np.ndarray, attention: np.ndarray, side: int = 192) -> bytes:
 
 
 def with_mask(image: np.ndarray, mask: np.ndarray, labels: Sequence[str], side: int = 192) -> bytes:
-    """An image under the colours of its mask, as PNG; the background has none.
+    """`under_mask` as PNG."""
+    return _png(under_mask(image, mask, labels, side))
+
+
+def under_mask(image: np.ndarray, mask: np.ndarray, labels: Sequence[str], side: int) -> np.ndarray:
+    """An image under the colours of its mask, uint8 (height, width, 3); the background has none.
 
     Args:
         image: uint8 (height, width, 3).
         mask: the class of each pixel, of any size in the same proportions, uint8; those beyond the
             labels have no class.
         labels: the names of the classes.
-        side: the long side of the PNG in pixels.
+        side: the long side of the result in pixels.
     """
     picture = resized(image, side)
     size = picture.shape[1::-1]
@@ -141,7 +146,7 @@ def with_mask(image: np.ndarray, mask: np.ndarray, labels: Sequence[str], side: 
         table[i] = *(int(colour[j : j + 2], 16) for j in (1, 3, 5)), label != BACKGROUND
     colours, opacity = table[classes][..., :3], 0.6 * table[classes][..., 3:]
     mixed = picture * (1 - opacity) + colours * opacity
-    return _png(np.rint(mixed).astype(np.uint8))
+    return np.rint(mixed).astype(np.uint8)
 
 
 def class_colours(labels: Sequence[str]) -> list[tuple[str, str]]:

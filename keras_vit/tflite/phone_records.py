@@ -54,14 +54,19 @@ class Conditions(Struct, kw_only=True):
     power_save: bool | None = None
 
 
-class Golden(Struct):
-    """The golden check: the largest differences from the exporter, and those allowed."""
+class Golden(Struct, omit_defaults=True):
+    """The golden check: the largest differences from the exporter, and those allowed.
+
+    Those of pixels are fractions of a mask's, which have another class; None of other outputs.
+    """
 
     same_class: bool
     tensor_difference: _Difference
     tensor_tolerance: _Difference
     score_difference: _Difference
     score_tolerance: _Difference
+    pixel_difference: _Difference | None = None
+    pixel_tolerance: _Difference | None = None
 
     @property
     def passed(self) -> bool:
@@ -69,6 +74,7 @@ class Golden(Struct):
         return (
             self.tensor_difference <= self.tensor_tolerance
             and self.score_difference <= self.score_tolerance
+            and (self.pixel_difference or 0) <= (self.pixel_tolerance or 0)
         )
 
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import keras_vit
-from keras_vit.cli import predict
+from keras_vit.cli import _predictions
 from keras_vit.data import digits
 from keras_vit.variant_specs import VARIANTS
 from keras_vit.weights import find_weights
@@ -122,7 +122,7 @@ def test_a_feature_map_names_no_class(refused, done, pictures):
     ("probability", "text"), [(0, "0.0%"), (1e-9, "<0.1%"), (4.9e-4, "<0.1%"), (6e-4, "0.1%")]
 )
 def test_a_small_probability_is_no_zero(probability, text):
-    assert predict._shown("1.png", {"predictions": [("cat", probability)]}, False).split() == [
+    assert _predictions._shown("1.png", {"predictions": [("cat", probability)]}, False).split() == [
         "1.png", text, "cat",
     ]  # fmt: skip
 

@@ -13,7 +13,7 @@ from PIL import Image
 import keras_vit
 from keras_vit import Preprocessing, UsageError
 from keras_vit._keras import keras
-from keras_vit.cli.predict import Predictor, print_predictions
+from keras_vit.cli._predictions import Predictor, print_predictions
 from keras_vit.data import preprocess, preprocess_image
 from keras_vit.data.decoding import decode_image
 from keras_vit.data.preprocessing import normalise, resize

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 from sklearn.metrics import jaccard_score
 
 import keras_vit
@@ -285,6 +286,21 @@ def test_its_file_has_the_mean_iou_of_the_report(run, tmp_path):
         assert parity["keras_mean_iou"] == pytest.approx(report.mean_iou, abs=1e-6)
         assert parity["keras_accuracy"] == pytest.approx(report.accuracy, abs=1e-6)
         assert abs(parity["drop"]) < (1e-3 if name == "float32" else 5)
+
+
+def test_predict_writes_the_masks_of_a_run_and_of_its_weights(run, invoke, tmp_path):
+    source, model = run.source(), run.model()
+    Image.fromarray(source.image(0)).resize((60, 40)).save(tmp_path / "a.png")
+    inputs = keras_vit.preprocess([tmp_path / "a.png"], model)
+    [mask] = keras_vit.decode_masks(model.predict(inputs, verbose=0), model, [(40, 60)])
+    for kind, path in (("run", run.path), ("weights", run.path / "weights.npz")):
+        words = (f"--{kind}", path, "a.png", "--out", kind)
+        code, out, error = invoke("train/predict.py", *words, cwd=tmp_path)
+        assert code == 0, error
+        np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / kind / "masks/a.png")), mask)
+        assert ("to_tflite.py" in out) == (kind == "run")
+    _, out, _ = invoke("train/predict.py", "--run", run.path, "a.png", cwd=tmp_path)
+    assert out.splitlines()[-1].endswith(f"predict.py --run {run.path} a.png --out predicted")
 
 
 def test_a_model_is_compared_with_masks_of_some_of_its_classes(run, tmp_path):

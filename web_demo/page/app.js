@@ -8,6 +8,7 @@ import { counted, element } from "./dom.js";
 import { BACKENDS, compile } from "./engine.js";
 import { UserError, reasonOf } from "./errors.js";
 import { compare } from "./golden.js";
+import { setOpacity } from "./masks_view.js";
 import { bitmapOf, decode, readPixels, thumbnailOf } from "./pixels.js";
 import { unit } from "./similar.js";
 import { draw } from "./view.js";
@@ -272,6 +273,7 @@ function listen() {
     element("files").focus(); // the button has gone
   });
   element("verify").addEventListener("click", verify);
+  element("opacity").addEventListener("input", ({ target }) => setOpacity(target));
   listenToDrops();
 }
 

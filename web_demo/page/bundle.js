@@ -8,7 +8,8 @@ import { answersOf } from "./scores.js";
 
 const MOST_SIDE = 4096;
 const MOST_CLASSES = 1_000_000;
-const MOST_VALUES = 2 ** 24; // of a feature map
+const MOST_VALUES = 2 ** 24; // of a feature map or a mask
+const MOST_MASK_CLASSES = 255; // a byte for each pixel, as in Python
 
 /**
  * Fetches a bundle of this site.
@@ -23,7 +24,7 @@ export async function fetchBundle(name, hasGallery) {
   const description = readDescription(await fetchJson(name, "model.json"));
   const isFeatures = description.output.kind === "features";
   const [labels, golden, model, gallery] = await Promise.all([
-    description.output.hasClasses ? fetchLabels(name, description) : [],
+    description.output.classes ? fetchLabels(name, description) : [],
     fetchJson(name, "golden.json"),
     fetchBytes(name, "model.tflite"),
     isFeatures && hasGallery ? fetchGallery(name, description) : null,
@@ -33,7 +34,8 @@ export async function fetchBundle(name, hasGallery) {
 }
 
 async function fetchLabels(name, { output }) {
-  return answersOf(readLabels(await fetchText(name, "labels.txt"), output.size));
+  const labels = readLabels(await fetchText(name, "labels.txt"), output.classes);
+  return output.isMask ? labels : answersOf(labels);
 }
 
 /** What the page needs of model.json, checked. */
@@ -89,6 +91,8 @@ const OUTPUTS = new Map([
   ["probabilities", readClasses],
   ["features", readFeatures],
   ["feature_map", readFeatureMap],
+  ["scores", readScoresOfPixels],
+  ["class_map", readClassMap],
 ]);
 
 function readOutput(json) {
@@ -108,25 +112,47 @@ function readOutput(json) {
 }
 
 function readClasses(json) {
-  const size = integer(json.classes, "output.classes", MOST_CLASSES);
+  const classes = integer(json.classes, "output.classes", MOST_CLASSES);
   const activation = json.activation ?? "softmax"; // older bundles state none
   check(["softmax", "sigmoid"].includes(activation), "output.activation", activation);
-  const isExclusive = activation === "softmax" || size === 1; // or several can be right
-  return { size, shape: [size], hasClasses: true, isExclusive };
+  const isExclusive = activation === "softmax" || classes === 1; // or several can be right
+  return { size: classes, shape: [classes], classes, isExclusive };
 }
 
 function readFeatures(json) {
   check(typeof json.normalized === "boolean", "output.normalized", json.normalized);
   const size = integer(json.shape?.[1], "output.shape", MOST_CLASSES);
-  return { size, shape: [size], hasClasses: false, isNormalized: json.normalized };
+  return { size, shape: [size], isNormalized: json.normalized };
 }
 
 function readFeatureMap(json) {
-  const shape = [1, 2, 3].map((axis) => integer(json.shape?.[axis], "output.shape", MOST_CLASSES));
+  const { shape, size } = readShape(json, 3);
   const [rows, columns, features] = shape;
-  const size = rows * columns * features;
+  return { size, shape, rows, columns, features };
+}
+
+function readScoresOfPixels(json) {
+  const { shape, size } = readShape(json, 3);
+  const [rows, columns, classes] = shape;
+  const isStated = classes === json.classes && classes <= MOST_MASK_CLASSES;
+  check(isStated, "output.classes", json.classes);
+  return { size, shape, rows, columns, classes, isMask: true };
+}
+
+function readClassMap(json) {
+  const { shape, size } = readShape(json, 2);
+  const classes = integer(json.classes, "output.classes", MOST_MASK_CLASSES);
+  check(json.dtype === "uint8" && json.quantization === undefined, "output.dtype", json.dtype);
+  return { size, shape, rows: shape[0], columns: shape[1], classes, isMask: true };
+}
+
+/** The sides of an output of parts of a picture, and how many values it has. */
+function readShape(json, axes) {
+  const sides = Array.from({ length: axes }, (_, axis) => json.shape?.[axis + 1]);
+  const shape = sides.map((side) => integer(side, "output.shape", MOST_CLASSES));
+  const size = shape.reduce((product, side) => product * side, 1);
   check(size <= MOST_VALUES, "output.shape", json.shape);
-  return { size, shape, hasClasses: false, rows, columns, features };
+  return { shape, size };
 }
 
 /** LiteRT.js has no other types of images and scores. */

@@ -1,5 +1,6 @@
 /** From pixels to scores or features, timed, and to what a card says of them. */
 
+import { maskOf, sharesOf, strangeClass } from "./masks.js";
 import { patchColours } from "./patch_colours.js";
 import { cropBox, preprocess } from "./preprocess.js";
 import { probabilities, readScores, topK } from "./scores.js";
@@ -27,6 +28,10 @@ export async function classify(image, bundle, engine) {
   if (!scores.every(Number.isFinite)) {
     throw new UserError("The model gives scores that are no finite numbers.");
   }
+  const strange = strangeClass(scores, output);
+  if (strange !== undefined) {
+    throw new UserError(`The model gives class ${strange}, and has ${output.classes}; export it again.`);
+  }
   return {
     tensor,
     scores,
@@ -40,15 +45,18 @@ export async function classify(image, bundle, engine) {
 
 /**
  * What a card says of scores: the most probable classes. Of features also the most similar pictures.
- * Of a feature map the colours of its patches, which take the place of its many scores.
+ * Of a feature map the colours of its patches, of a segmenter the mask; they take the place of many
+ * scores.
  *
  * @param {Float32Array} scores
  * @param {object} bundle the result of `fetchBundle`
  * @param {object} collection what features are compared with (added.js)
- * @returns {{predictions: {label, probability}[], similar?: object[], patches?: object}}
+ * @returns {{predictions: {label, probability}[], similar?: object[], patches?: object,
+ *     mask?: object}}
  */
 export function tell(scores, { description, labels }, collection, k = 5) {
-  const { output } = description;
+  const { input, output } = description;
+  if (output.isMask) return classesOf(scores, output, input, labels);
   if (output.kind === "features") return lookUp(scores, collection, k);
   if (output.kind === "feature_map") return coloursOf(scores, output);
   const all = probabilities(scores, output);
@@ -58,6 +66,11 @@ export function tell(scores, { description, labels }, collection, k = 5) {
 function coloursOf(map, { rows, columns, features }) {
   const patches = { rows, columns, ...patchColours(map, features) };
   return { predictions: [], scores: null, patches };
+}
+
+function classesOf(scores, output, input, labels) {
+  const mask = maskOf(scores, output, input);
+  return { predictions: [], scores: null, mask: { ...mask, labels, shares: sharesOf(mask, labels) } };
 }
 
 /** The median time of a run in milliseconds, of up to 20 runs in a fifth of a second. */

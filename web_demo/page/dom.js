@@ -13,6 +13,11 @@ export function counted(count, one, several = `${one}s`) {
   return `${count.toLocaleString("en")} ${count === 1 ? one : several}`;
 }
 
+/** "16 × 12 pixels", as width × height. */
+export function sizeText(rows, columns) {
+  return `${columns}\u00a0×\u00a0${rows} ${rows * columns === 1 ? "pixel" : "pixels"}`;
+}
+
 /** "16 × 12 patches", as width × height, where no line ends beside the cross. */
 export function gridText(rows, columns) {
   return `${columns}\u00a0×\u00a0${rows} ${rows * columns === 1 ? "patch" : "patches"}`;

@@ -2,8 +2,15 @@
 
 import { fromBase64 } from "./base64.js";
 import { UserError } from "./errors.js";
+import { bestOf, strangeClass } from "./masks.js";
 import { quantize } from "./preprocess.js";
 import { probabilities } from "./scores.js";
+
+const COMPARED = new Map([
+  ["features", "features"],
+  ["feature_map", "features"],
+  ["class_map", "classes"],
+]);
 
 /**
  * The content of golden.json: a picture, and the tensor and the scores that it must give.
@@ -18,11 +25,13 @@ export function readGolden(json, description) {
   return {
     image: { width, height, data: decoded(json, "image", [height, width, 3], ["uint8"]) },
     tensor: expectedTensor(decoded(json, "tensor", size, ["uint8", "float32"]), input),
-    scores: decoded(json, "scores", output.shape, ["float32"]),
+    scores: expectedScores(json, output),
     output,
     tolerance: {
       tensor: positive(json, "tensor"),
       scores: positive(json, "scores"),
+      // The fraction of pixels that may have another class although their scores are near.
+      pixels: output.kind === "scores" ? positive(json, "pixels") : null,
       // For backends that compute in half precision; absent if the exporter did not measure it.
       half:
         json.tolerance.scores_half_precision === undefined
@@ -44,17 +53,27 @@ export function compare(golden, tensor, scores, isHalf) {
   const tolerance = isHalf
     ? (golden.tolerance.half ?? golden.tolerance.scores)
     : golden.tolerance.scores;
+  const { output } = golden;
   const tensorDifference = largestDifference(golden.tensor, tensor);
-  const scoreDifference = largestDifference(golden.scores, scores);
+  const changed = output.isMask ? changedPixels(golden.scores, scores, output) : null;
+  const scoreDifference =
+    output.kind === "class_map" ? changed : largestDifference(golden.scores, scores);
+  const pixels =
+    output.kind === "scores" ? { difference: changed, tolerance: golden.tolerance.pixels } : null;
   return {
     tensorDifference,
     tensorTolerance: golden.tolerance.tensor,
     scoreDifference,
     scoreTolerance: tolerance,
-    expectedClass: bestClass(golden.scores, golden.output),
-    foundClass: bestClass(scores, golden.output),
+    compared: COMPARED.get(output.kind) ?? "scores",
+    pixels,
+    expectedClass: bestClass(golden.scores, output),
+    foundClass: bestClass(scores, output),
     // NaN is in no tolerance.
-    passed: tensorDifference <= golden.tolerance.tensor && scoreDifference <= tolerance,
+    passed:
+      tensorDifference <= golden.tolerance.tensor &&
+      scoreDifference <= tolerance &&
+      (pixels === null || pixels.difference <= pixels.tolerance),
   };
 }
 
@@ -64,9 +83,17 @@ function largestDifference(expected, actual) {
   return expected.reduce((most, value, i) => Math.max(most, Math.abs(value - actual[i])), 0);
 }
 
-/** Of features there is none. */
+/** The fraction of the pixels of a mask with another class. */
+function changedPixels(expected, actual, output) {
+  if (expected.length !== actual.length) return NaN;
+  const found = bestOf(actual, output);
+  const changed = bestOf(expected, output).filter((each, i) => each !== found[i]);
+  return changed.length / found.length;
+}
+
+/** Of features and of masks there is none. */
 function bestClass(scores, output) {
-  if (!output.hasClasses) return null;
+  if (!output.classes || output.isMask) return null;
   const values = probabilities(scores, output);
   return values.reduce((best, value, i) => (value > values[best] ? i : best), 0);
 }
@@ -76,16 +103,25 @@ function expectedTensor(values, input) {
   return input.dtype === "float32" ? values : quantize(values, input);
 }
 
+function expectedScores(json, output) {
+  const dtype = output.kind === "class_map" ? "uint8" : "float32";
+  const scores = decoded(json, "scores", output.shape, [dtype]);
+  if (strangeClass(scores, output) !== undefined) throw misfit("scores");
+  return scores;
+}
+
 function decoded(json, name, shape, dtypes) {
   const entry = json?.[name];
   const fits = dtypes.includes(entry?.dtype) && String(entry.shape) === String(shape);
   const size = shape.reduce((product, side) => product * side, 1);
   const type = entry?.dtype === "uint8" ? Uint8Array : Float32Array;
   const bytes = fits ? fromBase64(entry.base64) : null;
-  if (bytes?.length !== size * type.BYTES_PER_ELEMENT) {
-    throw new UserError(`golden.json: ${name} does not fit the model; export it again.`);
-  }
+  if (bytes?.length !== size * type.BYTES_PER_ELEMENT) throw misfit(name);
   return new type(bytes.buffer); // browsers run on little-endian processors
+}
+
+function misfit(name) {
+  return new UserError(`golden.json: ${name} does not fit the model; export it again.`);
 }
 
 function positive(json, name) {

@@ -1,12 +1,14 @@
 /** Draws a state. */
 
 import { drawAdded } from "./added_view.js";
-import { counted, element, gridText, made } from "./dom.js";
+import { counted, element, gridText, made, sizeText } from "./dom.js";
 import { BACKENDS } from "./engine.js";
+import { drawMask, legendOf, maskCanvas } from "./masks_view.js";
 import { captionOf, drawPatches, patchesView } from "./patches_view.js";
 import { percentText } from "./scores.js";
 import { similarOf } from "./similar_view.js";
 
+const OTHER_CLASS = "pixels of another class";
 let drawn = {}; // the state that is on the page
 
 /** Draws what has changed. */
@@ -46,6 +48,7 @@ function choiceOf({ id, label }) {
 function drawModel({ model, bundle, pictures, version }) {
   element("status").textContent = statusOf(model, bundle, pictures);
   document.body.dataset.model = model.kind;
+  element("opacity-row").hidden = !(model.kind === "ready" && model.bundle.description.output.isMask);
   for (const id of ["own", "verify"]) element(id).disabled = model.kind !== "ready";
   element("facts").replaceChildren(
     ...(model.kind === "ready" ? factsOf(model.bundle, version) : []),
@@ -81,6 +84,7 @@ function factsOf(bundle, version) {
 function outputOf(bundle) {
   const { kind, rows, columns, features } = bundle.description.output;
   if (kind === "features") return featuresOf(bundle);
+  if (bundle.description.output.isMask) return { Mask: sizeText(rows, columns), Classes: classesOf(bundle) };
   if (kind !== "feature_map") return { Classes: classesOf(bundle) };
   return { "Feature map": `${gridText(rows, columns)} of ${counted(features, "feature")}` };
 }
@@ -100,7 +104,7 @@ function galleryOf(gallery) {
 
 function classesOf({ labels, description }) {
   const count = labels.length.toLocaleString("en");
-  return description.output.isExclusive ? count : `${count}, of which several can be right`;
+  return description.output.isExclusive || description.output.isMask ? count : `${count}, of which several can be right`;
 }
 
 const cards = new Map(); // of each picture's id: {picture, card}
@@ -135,8 +139,9 @@ function cardOf({ name, answer }) {
       made("p", { className: "wrong" }, made("bdi", { textContent: name }), `: ${answer.problem}`),
     );
   }
-  const picture = pictureOf(answer, name);
+  const picture = answer.mask ? maskedOf(answer, name) : pictureOf(answer, name);
   const text = made("div", {}, title, ...foundOf(answer));
+  if (answer.mask) return made("li", { className: "under-mask" }, picture, text);
   if (answer.patches) {
     const { canvas, details } = patchesView(name);
     drawPatches(canvas, answer);
@@ -148,23 +153,35 @@ function cardOf({ name, answer }) {
 /** What the text of a card says. */
 function foundOf(answer) {
   const caption = answer.patches ? [captionOf(answer)] : [];
+  if (answer.mask) caption.push(legendOf(answer.mask));
   return [...caption, ...predictionsOf(answer), timesOf(answer)];
 }
 
-let watched = null; // {video, card, text, images, canvas, details}
+/** A picture under its mask. */
+function maskedOf(answer, name) {
+  const mask = maskCanvas();
+  drawMask(mask, answer, name);
+  return made("div", { className: "masked" }, pictureOf(answer, name), mask);
+}
+
+let watched = null; // {video, card, text, images, mask, canvas, details}
 
 function cameraCard({ video, answer }) {
   if (watched?.video !== video) {
     const text = made("div");
     const { canvas, details } = patchesView("the camera’s picture");
-    const card = made("li", { className: "camera" }, video, canvas, text, details);
-    watched = { video, text, card, images: new WeakMap(), canvas, details };
+    const mask = maskCanvas();
+    const masked = made("div", { className: "masked" }, video, mask);
+    const card = made("li", { className: "camera" }, masked, canvas, text, details);
+    watched = { video, text, card, images: new WeakMap(), mask, canvas, details };
     video.setAttribute("aria-label", "The camera's picture");
   }
   const isMap = Boolean(answer?.patches);
   watched.card.classList.toggle("map", isMap);
   for (const part of [watched.canvas, watched.details]) part.hidden = !isMap;
   if (isMap) drawPatches(watched.canvas, answer);
+  watched.mask.hidden = !answer?.mask;
+  if (answer?.mask) drawMask(watched.mask, answer, "the camera’s picture");
   const found = answer ? foundOf(answer) : [];
   if (answer?.similar?.length) found.push(similarOf(answer.similar, watched.images));
   watched.text.replaceChildren(made("h3", { textContent: "Camera" }), ...found);
@@ -226,14 +243,17 @@ function drawCheck({ check }) {
   if (check.kind === "running") {
     return element("verdict").replaceChildren(made("p", { textContent: "Running." }));
   }
-  const scores = check.labels.length ? "scores" : "features";
+  const { compared, pixels } = check;
   const verdict = check.passed
-    ? `Yes: the tensor and the ${scores} are within the bundle’s tolerances.`
+    ? `Yes: the tensor and the ${compared} are within the bundle’s tolerances.`
     : "No: the differences are over the bundle’s tolerances.";
   const rows = [
     ["", "largest difference", "tolerance"],
     ["tensor", shortest(check.tensorDifference), shortest(check.tensorTolerance)],
-    [scores, shortest(check.scoreDifference), shortest(check.scoreTolerance)],
+    compared === "classes"
+      ? [OTHER_CLASS, fractionText(check.scoreDifference), fractionText(check.scoreTolerance)]
+      : [compared, shortest(check.scoreDifference), shortest(check.scoreTolerance)],
+    ...(pixels ? [[OTHER_CLASS, fractionText(pixels.difference), fractionText(pixels.tolerance)]] : []),
   ].map((cells, row) =>
     made(
       "tr",
@@ -244,7 +264,7 @@ function drawCheck({ check }) {
   element("verdict").replaceChildren(
     made("p", { className: check.passed ? "right" : "wrong", textContent: verdict }),
     made("table", {}, ...rows),
-    ...(check.labels.length ? [made("p", { textContent: foundClassOf(check) })] : []),
+    ...(check.expectedClass === null ? [] : [made("p", { textContent: foundClassOf(check) })]),
   );
 }
 
@@ -252,6 +272,10 @@ function foundClassOf({ labels, expectedClass, foundClass }) {
   const expected = labels[expectedClass];
   if (expectedClass === foundClass) return `Both say: ${expected}`;
   return `Python says ${expected}, this browser says ${labels[foundClass]}`;
+}
+
+function fractionText(value) {
+  return `${(100 * value).toFixed(2)}%`;
 }
 
 function shortest(value) {

@@ -52,13 +52,13 @@ test("features are described, and are compared without classes", () => {
 test("a feature map is described, and is compared without classes", () => {
   const [json, goldenJson] = digitsMap();
   const { input, output } = readDescription(json);
-  const { rows, columns, features, size, hasClasses } = output;
-  assert.deepEqual({ rows, columns, features, size, hasClasses }, {
+  const { rows, columns, features, size, classes } = output;
+  assert.deepEqual({ rows, columns, features, size, classes }, {
     rows: 8,
     columns: 8,
     features: 64,
     size: 8 * 8 * 64,
-    hasClasses: false,
+    classes: undefined,
   });
   const golden = readGolden(goldenJson, { input, output });
   assert.equal(golden.scores.length, size);

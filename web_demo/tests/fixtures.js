@@ -22,6 +22,12 @@ export function digitsMap() {
   return ["model.json", "golden.json"].map((file) => readJson(new URL(file, folder)));
 }
 
+/** model.json and golden.json of the app's segmenter of scenes. */
+export function scenes() {
+  const folder = new URL("app/src/main/assets/bundles/scenes-int8/", DEMO);
+  return ["model.json", "golden.json"].map((file) => readJson(new URL(file, folder)));
+}
+
 /** The pixels of `_image` in android_demo/tools/make_fixtures.py. */
 export function noiseImage({ width, height, extreme }) {
   const data = new Uint8Array(width * height * 3);

@@ -11,9 +11,12 @@ const PREPARED = process.env.PREPARED ?? "build/test";
 const EXPECTED = JSON.parse(readFileSync(join(PREPARED, "expected.json"), "utf8"));
 const DIGITS = Object.keys(EXPECTED).filter((name) => name.startsWith("digit-"));
 const PHOTOGRAPHS = Object.keys(EXPECTED).filter((name) => name.startsWith("words-"));
+const MASKED = Object.keys(EXPECTED).filter((name) => name.startsWith("mask-"));
 const WORDS = "cifar10-words";
 const [FEATURES, BARE] = ["features", "features-bare"]; // with a gallery, and without one
 const MAP = "feature-map";
+const SCENES = "scenes-int8";
+const CLASS_MAP = "class-map";
 const PRECISIONS = ["float32", "float16", "dynamic", "int8"];
 
 let server, browser;
@@ -302,6 +305,135 @@ test("a card shows the colours of the patches of a feature map", async () => {
   await page.context().close();
 });
 
+for (const backend of ["wasm", "webgpu"]) {
+  test(`masks are Python's on ${backend}, under a slider`, async (t) => {
+    const { page, faults } = await open(browser, server.url);
+    await choose(page, SCENES, backend);
+    assert.match(await page.textContent("#facts"), /Mask32\s×\s32 pixelsClasses11LiteRT/);
+    await drop(page, MASKED.map(picture));
+    await answered(page, MASKED.length);
+    const shown = await page.$$eval("#answers > li", (cards) =>
+      cards.map((card) => {
+        const canvas = card.querySelector("canvas.mask");
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        const middle = (cell) => 15 * cell + 7; // of a pixel of the mask, which has 15 x 15 here
+        const at = (i) => 4 * (middle(Math.floor(i / 32)) * canvas.width + middle(i % 32));
+        return {
+          name: card.querySelector("h3").textContent,
+          label: canvas.getAttribute("aria-label"),
+          colours: Array.from({ length: 32 * 32 }, (_, i) => [...data.subarray(at(i), at(i) + 4)]),
+          legend: Array.from(card.querySelectorAll(".legend li"), (row) => row.innerText.trim().split(/\s+/)),
+        };
+      }),
+    );
+    for (const { name, label, colours, legend } of shown) {
+      const { classes, shares } = EXPECTED[name].mask;
+      const differ = colours.filter((each, i) => String(each) !== String(classes[i])).length;
+      t.diagnostic(`${name}: ${differ} of 1,024 pixels`);
+      assert.ok(differ <= 12, `${name}: ${differ}`); // kernels round differently
+      assert.match(label, new RegExp(`^Mask of ${name}: background [0-9.]+%, ${shares[1][0]} `));
+      const percents = new Map(legend.map(([each, percent]) => [each, Number.parseFloat(percent)]));
+      for (const [each, share] of shares.slice(0, 2)) {
+        assert.ok(Math.abs(percents.get(each) - 100 * share) <= 1.2, `${name}: ${legend}`);
+      }
+    }
+    const opacity = () => page.$eval("canvas.mask", (canvas) => getComputedStyle(canvas).opacity);
+    assert.equal(await opacity(), "0.6");
+    await page.focus("#opacity");
+    await page.keyboard.press("End");
+    assert.equal(await opacity(), "1");
+    assert.equal(await page.getAttribute("#opacity", "aria-valuetext"), "100%");
+    await page.click("#verify");
+    await page.waitForSelector("#verdict table");
+    assert.match(await page.textContent("#verdict > p"), /^Yes: the tensor and the scores/);
+    assert.match(await page.textContent("#verdict tr:last-child"), /^pixels of another class\d\.\d\d%4\.10%$/);
+    assert.equal(await page.locator("#verdict > p").count(), 1); // and no "Both say"
+    await page.selectOption("#bundle", "float32"); // the same pictures get classes
+    await page.waitForSelector("#answers .bar");
+    assert.equal(await page.locator("#answers .mask").count(), 0);
+    assert.ok(await page.isHidden("#opacity"));
+    assert.deepEqual(faults, []);
+    await page.context().close();
+  });
+}
+
+test("a class map lies on the part of the picture that the model sees", async () => {
+  const { page, faults } = await open(browser, server.url);
+  await choose(page, CLASS_MAP, "wasm");
+  assert.match(await page.textContent("#facts"), /Mask12\s×\s8 pixelsClasses13LiteRT/);
+  await drop(page, [picture("scene.png")]); // 301 x 200 pixels
+  await answered(page, 1);
+  const { size, outside, colours } = await page.$eval("canvas.mask", (canvas) => {
+    const { width, height } = canvas;
+    const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+    // The model sees the middle half, which the 48 x 32 pixels of the mask divide.
+    const at = (x, y) => {
+      const [column, row] = [(0.25 + x / 96) * width, (0.25 + y / 64) * height].map(Math.floor);
+      return [...data.subarray(4 * (row * width + column), 4 * (row * width + column + 1))];
+    };
+    return {
+      size: [width, height],
+      outside: [at(-0.5, 16), at(48.5, 16), at(24, -0.5), at(24, 32.5)],
+      colours: Array.from({ length: 48 * 32 }, (_, i) => at((i % 48) + 0.5, Math.floor(i / 48) + 0.5)),
+    };
+  });
+  const { classes, shares } = EXPECTED["scene.png"].mask;
+  assert.deepEqual(size, [480, 319]);
+  assert.deepEqual(outside, Array(4).fill([0, 0, 0, 0]));
+  assert.deepEqual(colours, classes);
+  const percent = (share) => `${(100 * share).toFixed(1)}%`;
+  const rows = shares.slice(0, 8).map(([label, share]) => label + percent(share));
+  const others = shares.slice(8).reduce((sum, [, share]) => sum + share, 0);
+  assert.deepEqual(await page.locator(".legend li").allTextContents(), [...rows, `3 other classes${percent(others)}`]);
+  await page.click("#verify");
+  await page.waitForSelector("#verdict table");
+  assert.match(await page.textContent("#verdict > p"), /^Yes: the tensor and the classes/);
+  assert.deepEqual(faults, []);
+  await page.context().close();
+});
+
+test("a class that a bundle does not name is said on its card", async () => {
+  const { page } = await open(browser, server.url);
+  await page.route(`**/${CLASS_MAP}/labels.txt`, (route) => route.fulfill({ body: "a\n" }));
+  for (const [file, change] of [
+    ["model.json", ({ output }) => (output.classes = 1)],
+    ["golden.json", ({ scores }) => (scores.base64 = Buffer.alloc(8 * 12).toString("base64"))],
+  ]) {
+    await page.route(`**/${CLASS_MAP}/${file}`, async (route) => {
+      const json = await (await route.fetch()).json();
+      change(json);
+      await route.fulfill({ json });
+    });
+  }
+  await choose(page, CLASS_MAP, "wasm");
+  await drop(page, [picture("scene.png")]);
+  const said = await page.textContent("#answers .wrong");
+  assert.match(said, /^scene.png: The model gives class \d+, and has 1; export it again.$/);
+  assert.match(await page.textContent("#status"), /^Ready/);
+  await page.context().close();
+});
+
+test("the camera's picture is under its mask", async () => {
+  const { page, faults } = await open(browser, server.url, { permissions: ["camera"] });
+  await choose(page, SCENES, "wasm");
+  await page.click("#camera");
+  await page.waitForSelector(".camera .legend");
+  const [video, mask] = await page.$$eval(".camera video, .camera .mask", (parts) =>
+    parts.map((part) => JSON.stringify(part.getBoundingClientRect())),
+  );
+  assert.equal(mask, video);
+  const [shape, size] = await page.evaluate(() => {
+    const [canvas, video] = [document.querySelector(".camera .mask"), document.querySelector("video")];
+    return [canvas.width / canvas.height, video.videoWidth / video.videoHeight];
+  });
+  assert.ok(Math.abs(shape - size) < 0.01);
+  await page.selectOption("#bundle", "float32"); // while the camera runs
+  await page.waitForSelector(".camera .bar");
+  assert.ok(await page.isHidden(".camera .mask"));
+  assert.deepEqual(faults, []);
+  await page.context().close();
+});
+
 test("the colours are drawn over the part of the picture that the model sees", async () => {
   const { page } = await open(browser, server.url);
   await page.route(`**/${MAP}/model.json`, async (route) => {
@@ -336,7 +468,7 @@ test("the camera's colours change, and its details stay open", async () => {
   await page.focus(".camera summary");
   await page.keyboard.press("Enter");
   await page.evaluate(async () => {
-    const drawn = () => document.querySelector(".camera canvas").toDataURL();
+    const drawn = () => document.querySelector(".camera > canvas").toDataURL();
     const first = drawn();
     while (drawn() === first) await new Promise(requestAnimationFrame);
   });
@@ -344,7 +476,7 @@ test("the camera's colours change, and its details stay open", async () => {
   assert.equal(await page.evaluate(() => document.activeElement.tagName), "SUMMARY");
   await page.selectOption("#bundle", "float32"); // while the camera runs
   await page.waitForSelector(".camera ol");
-  assert.ok(await page.isHidden(".camera canvas"));
+  assert.ok(await page.isHidden(".camera > canvas"));
   assert.ok(await page.isHidden(".camera details"));
   await page.click("#camera");
   await page.waitForFunction(() => !document.querySelector("video"));
@@ -761,6 +893,7 @@ const LOOKS = {
     viewport: DESKTOP,
     colorScheme: "dark",
   },
+  masks: { bundle: SCENES, pictures: MASKED.slice(0, 2), viewport: SMALL },
   nothing: { bundle: BARE, pictures: digits(1), viewport: SMALL, colorScheme: "dark" },
 };
 for (const [name, { bundle, pictures, added, ...options }] of Object.entries(LOOKS)) {

@@ -22,9 +22,12 @@ from PIL.PngImagePlugin import PngInfo
 
 import keras_vit
 from keras_vit import deploy
+from keras_vit._keras import keras
 from keras_vit.data.images import read_picture
 from keras_vit.data.sources import digits
+from keras_vit.decoded_masks import shares_of
 from keras_vit.evaluation import patch_pca
+from keras_vit.evaluation.plots import class_colours
 
 PAGE = Path(__file__).parents[1]
 TESTING = PAGE.parent / "android_demo/testing"
@@ -32,6 +35,8 @@ DIGITS, WORDS = TESTING / "models/digits-int8", TESTING / "words/cifar10-words"
 PRECISIONS = ("float32", "float16", "dynamic", "int8")
 FEATURES, BARE = "features", "features-bare"  # with a gallery and without one
 MAP = "feature-map"
+CLASS_MAP = "class-map"
+SCENES = PAGE.parent / "android_demo/app/src/main/assets/bundles/scenes-int8"
 NAMES, TEMPERATURE = "012345678", 0.07  # of the gallery
 
 
@@ -43,7 +48,8 @@ def main(run: Path, folder: Path) -> None:
     shutil.rmtree(bare, ignore_errors=True)
     shutil.copytree(features, bare, ignore=shutil.ignore_patterns("gallery"))
     feature_map = _exported(run, folder / MAP, "feature_map")
-    others = {FEATURES: features, BARE: bare, MAP: feature_map}
+    masks = {SCENES.name: SCENES, CLASS_MAP: _class_map(folder / CLASS_MAP)}
+    others = {FEATURES: features, BARE: bare, MAP: feature_map} | masks
     deploy.make_site(bundles | others, PAGE, folder / "site")
     pictures = folder / "pictures"
     pictures.mkdir(parents=True, exist_ok=True)
@@ -54,12 +60,40 @@ def main(run: Path, folder: Path) -> None:
     for path in [*pictures.glob("digit-*.png"), *pictures.glob("words-*.png")]:
         expected[path.name]["features"] = _expected_of_features(path, bundle)
         expected[path.name]["patches"] = _expected_of_map(path, map_bundle)
+    scenes = deploy.open_bundle(SCENES)
+    for path in pictures.glob("mask-*.png"):
+        expected[path.name]["mask"] = _expected_of_mask(path, scenes)
+    class_map = deploy.open_bundle(masks[CLASS_MAP])
+    expected["scene.png"]["mask"] = _expected_of_mask(pictures / "scene.png", class_map)
     (folder / "expected.json").write_text(json.dumps(expected))
 
 
 def _exported(run: Path, folder: Path, output: str) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     deploy.export_bundles(run, folder, max_images=100, output=output, threads=())
+    return folder / "float32"
+
+
+def _class_map(folder: Path) -> Path:
+    """A bundle of a segmenter that learned nothing.
+
+    Its input is oblong and sees the middle of a picture, its map is coarser, and it has more
+    classes than the page lists, of which the background is not the first.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    size, labels = (32, 48), [*"abcd", "background", *"efghijkl"]
+    keras.utils.set_random_seed(0)
+    spec = keras_vit.ViTSpec(8, 48, 2, 3, 96, pooling="none", dense_head="linear")
+    model = keras_vit.ViT(spec, len(labels), size, labels=labels)
+    rng = np.random.default_rng(0)
+    for variable in model.weights:
+        if variable.path in ("patch_encoder/positions", "head/kernel"):  # places differ in class
+            variable.assign(rng.normal(0, 1, tuple(variable.shape)).astype(np.float32))
+    deploy.export_bundles(
+        model, folder, "none", rng.uniform(-1, 1, (20, *size, 3)).astype(np.float32),
+        output="class_map", output_stride=4, threads=(),
+        preprocessing=keras_vit.Preprocessing(*size, 0.5, "bilinear", 127.5, 127.5),
+    )  # fmt: skip
     return folder / "float32"
 
 
@@ -110,6 +144,17 @@ def _expected_of_map(path: Path, bundle: deploy.OpenedBundle) -> dict[str, Any]:
     pixels = keras_vit.preprocess(read_picture(path), bundle)
     colours, fractions = patch_pca(bundle.predict(pixels))
     return {"colours": colours.ravel().tolist(), "fractions": fractions.tolist()}
+
+
+def _expected_of_mask(path: Path, bundle: deploy.OpenedBundle) -> dict[str, Any]:
+    """The colour of each pixel, red, green, blue and opacity, and the shares of the classes."""
+    [mask] = keras_vit.decode_masks(
+        bundle.predict(keras_vit.preprocess(read_picture(path), bundle)), bundle
+    )
+    colours = [[*bytes.fromhex(colour[1:]), 255] for _, colour in class_colours(bundle.labels)]
+    colours[bundle.labels.index("background")] = [0, 0, 0, 0]
+    shares = shares_of(mask, bundle.labels)
+    return {"classes": [colours[each] for each in mask.ravel()], "shares": shares}
 
 
 def _shares(similarities: np.ndarray, classes: np.ndarray, sizes: np.ndarray) -> dict[str, float]:
@@ -163,7 +208,7 @@ def _write_pictures(folder: Path) -> None:
         scene.save(folder / f"turned-{orientation}.jpg", quality=90, exif=exif)
         scene.save(folder / f"turned-{orientation}.png", exif=exif)
         scene.save(folder / f"turned-{orientation}.webp", lossless=True, exif=exif)
-    for bundle, prefix in ((DIGITS, ""), (WORDS, "words-")):
+    for bundle, prefix in ((DIGITS, ""), (WORDS, "words-"), (SCENES, "mask-")):
         for sample in sorted((bundle / "samples").iterdir()):
             (folder / f"{prefix}{sample.name}").write_bytes(sample.read_bytes())
 

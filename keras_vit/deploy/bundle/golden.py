@@ -70,6 +70,7 @@ class GoldenCheck:
         compared: "scores", "features", or "classes" of a class map, whose difference is the
             fraction of the pixels with another class.
         expected: the index of the class with the exporter's highest score; None as for `found`.
+        is_mask: whether scores or classes are those of pixels.
         tensor: the largest difference between the preprocessed golden image and the exporter's.
         tensor_tolerance: the largest difference that it may have.
         kernels: the scores on each kind of kernels.
@@ -78,6 +79,7 @@ class GoldenCheck:
     labels: tuple[str, ...]
     compared: str
     expected: int | None
+    is_mask: bool
     tensor: float
     tensor_tolerance: float
     kernels: tuple[KernelCheck, ...]
@@ -127,6 +129,7 @@ def check_golden(folder: str | os.PathLike, threads: int = 2, trusted: bool = Tr
         answers_of(bundle.labels),
         _COMPARED.get(bundle.output_kind, "scores"),
         found(golden["scores"]),
+        bundle.is_mask,
         float(differences.max()),
         tolerance.tensor,
         tuple(_checked(golden, found, tolerance.pixels, *kind) for kind in kinds),

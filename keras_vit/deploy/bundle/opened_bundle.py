@@ -120,7 +120,7 @@ class OpenedBundle:
                 incomplete or of another file.
         """
         names = [name for name in FILES if self.scores_classes or name != "labels.txt"]
-        if self.output_kind == "feature_map":
+        if self.is_mask or self.output_kind == "feature_map":
             return names
         self.check_one_row()
         return names + (gallery_files(self.folder, self.gallery) if self.gives_features else [])

@@ -168,9 +168,12 @@ def test_a_record_of_another_file_or_app_and_a_damaged_one_are_replaced(measure,
     assert [each.backend for each in read_phone_record(path).backends] == ["CPU_PLAIN"]
 
 
-def test_a_phone_that_disagrees_is_told_by_the_numbers(measure, phone):
+@pytest.mark.parametrize(
+    "fields", ['"score_difference":0.5', '"pixel_difference":0.2,"pixel_tolerance":0.1,\\g<0>']
+)
+def test_a_phone_that_disagrees_is_told_by_the_numbers(measure, phone, fields):
     *others, golden, end = phone.answers["GPU"]["out"].splitlines(keepends=True)
-    golden = re.sub('"score_difference":[^,]+', '"score_difference":0.5', golden)
+    golden = re.sub('"score_difference":[^,]+', fields, golden)
     phone.change("GPU", out="".join([*others, golden, end]))  # when it is hot
     _, record = measure(["GPU"])
     found = summary([("int8", record)])

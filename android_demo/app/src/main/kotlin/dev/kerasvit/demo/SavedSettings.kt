@@ -32,6 +32,7 @@ internal fun textsOf(settings: Settings): Map<String, String> = with(settings) {
         "backend" to backend.name,
         "threads" to "$threads",
         "threshold" to "$threshold",
+        "opacity" to "$opacity",
         "query" to query,
         "golden" to (source as? Source.Golden)?.let { "true" },
         "camera" to (source as? Source.Camera)?.facing?.name,
@@ -54,6 +55,7 @@ internal fun settingsOf(texts: Map<String, String>): Settings? = try {
         backend = Backend.valueOf(text("backend")),
         threads = text("threads").toInt(),
         threshold = text("threshold").toInt(),
+        opacity = text("opacity").toInt(),
         query = text("query"),
     )
 } catch (_: IllegalArgumentException) {

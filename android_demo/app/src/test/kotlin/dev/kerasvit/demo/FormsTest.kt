@@ -85,6 +85,9 @@ class FormsTest {
 
     private fun reset(): List<Event> = healthy.map { Event.ModelRead(it) } + listOf(
         Event.StopVerifying,
+        Event.PickModel(rival = true),
+        Event.ChooseModel("cifar10-int8"),
+        Event.PickModel(rival = false),
         Event.ChooseModel("cifar10-float16"),
         Event.ShowSettings(false),
         Event.NameClass(false),

@@ -38,6 +38,7 @@ class KeptSettingsTest {
             Event.ChooseBackend(Backend.CPU_PLAIN),
             Event.ChooseThreads(3),
             Event.ChooseThreshold(65),
+            Event.ChooseOpacity(35),
             Event.ChooseSource(sample),
             Event.Show(Screen.LABELS),
             Event.Search("7"),
@@ -51,6 +52,7 @@ class KeptSettingsTest {
             backend = Backend.CPU_PLAIN,
             threads = 3,
             threshold = 65,
+            opacity = 35,
             source = sample,
         )
         assertEquals(expected, phone.state.settings)

@@ -3,6 +3,7 @@ package dev.kerasvit.demo
 import android.content.res.AssetManager
 import android.graphics.Bitmap
 import android.graphics.BitmapFactory
+import android.graphics.Color
 import android.graphics.ImageFormat
 import android.graphics.Rect
 import android.net.Uri
@@ -12,12 +13,18 @@ import dev.kerasvit.android.AssetFiles
 import dev.kerasvit.android.KerasVit
 import dev.kerasvit.android.PictureException
 import dev.kerasvit.android.PictureFailure
+import dev.kerasvit.android.bitmapOf
 import dev.kerasvit.android.classify
 import dev.kerasvit.android.classifyBlocking
 import dev.kerasvit.android.liteRtEngines
+import dev.kerasvit.android.rgbImageOf
+import dev.kerasvit.android.segmentBlocking
 import dev.kerasvit.core.BundleException
 import dev.kerasvit.core.BundleProblem
+import dev.kerasvit.core.ClassShare
+import dev.kerasvit.core.CropBox
 import dev.kerasvit.core.FolderFiles
+import dev.kerasvit.core.Mask
 import dev.kerasvit.core.RgbImage
 import dev.kerasvit.engine.Backend
 import dev.kerasvit.engine.EngineException
@@ -28,6 +35,7 @@ import java.io.ByteArrayOutputStream
 import java.io.File
 import java.io.FileNotFoundException
 import java.nio.ByteBuffer
+import kotlin.test.assertContentEquals
 import kotlin.test.assertEquals
 import kotlin.test.assertFailsWith
 import kotlin.test.assertIs
@@ -75,6 +83,44 @@ class KerasVitTest {
         val turned = cameraFrame(8, 8) { x, y -> image.level(7 - y, x) }
         assertEquals(expected, model.classifyBlocking(turned, rotationDegrees = 90))
         assertEquals(expected, model.classifyBlocking(proxy(image)))
+    }
+
+    @Test
+    fun `a segmenter gives every kind of picture the same mask, and it is Python's`() {
+        val sample = File(SEGMENTER, "samples/8.png")
+        val bitmap = BitmapFactory.decodeFile(sample.path)
+        val pixels = rgbImageOf(bitmap)
+        KerasVit.openBlocking(FolderFiles(SEGMENTER), engines = jvmEngines()).use { model ->
+            val mask = model.segmentBlocking(bitmap)
+            assertEquals(listOf("background", "8", "6"), mask.shares.map { it.label })
+            assertEquals(0.160, mask.shares[1].share, 0.01)
+            assertEquals(32f to 32f, mask.seen.run { right to bottom })
+            val others = listOf(
+                model.segmentBlocking(uri(sample.readBytes()), resolver),
+                model.segmentBlocking(ByteBuffer.wrap(pixels.bytes), 32, 32),
+            )
+            for (other in others) assertContentEquals(mask.classes, other.classes)
+            val grey = model.segmentBlocking(bitmap(image)).classes
+            val frame = cameraFrame(8, 8) { x, y -> image.level(x, y) }
+            assertContentEquals(grey, model.segmentBlocking(frame, rotationDegrees = 0).classes)
+            assertContentEquals(grey, model.segmentBlocking(proxy(image)).classes)
+            assertEquals(emptyList(), model.classifyBlocking(bitmap))
+        }
+    }
+
+    @Test
+    fun `a mask as a bitmap has the colours of its classes, and no background`() {
+        val shares = listOf(ClassShare(0, "background", 0.5), ClassShare(1, "cat", 0.5))
+        val seen = CropBox(2, 1, open("digits-float16").use { it.bundle.description.input })
+        val mask = Mask(2, 1, intArrayOf(1, 0), listOf("background", "cat"), shares, seen)
+        val colours = bitmapOf(mask).run { getPixel(0, 0) to getPixel(1, 0) }
+        assertEquals(Color.rgb(128, 0, 0) to Color.TRANSPARENT, colours)
+    }
+
+    @Test
+    fun `a model that gives no masks says so`() = withModel { model ->
+        val error = assertFailsWith<IllegalStateException> { model.segmentBlocking(bitmap(image)) }
+        assertEquals("the model digits-float16 gives no masks", error.message)
     }
 
     @Test
@@ -266,3 +312,4 @@ private fun proxy(image: RgbImage): ImageProxy {
 }
 
 private const val MODELS = "../testing/models"
+private val SEGMENTER = File("src/main/assets/bundles/scenes-int8")

@@ -1,6 +1,7 @@
 package dev.kerasvit.demo
 
 import android.Manifest
+import android.graphics.Rect
 import android.graphics.SurfaceTexture
 import android.hardware.camera2.CameraCharacteristics
 import android.hardware.camera2.CameraManager
@@ -11,14 +12,18 @@ import android.view.Display
 import android.view.Surface
 import android.view.TextureView
 import androidx.compose.ui.test.onNodeWithContentDescription
+import dev.kerasvit.core.ClassShare
 import dev.kerasvit.core.Clock
+import dev.kerasvit.core.Mask
 import dev.kerasvit.core.RgbImage
+import dev.kerasvit.core.classColours
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Facing
 import dev.kerasvit.demo.state.FrameSize
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.Screen
 import dev.kerasvit.demo.state.Source
+import dev.kerasvit.demo.state.jobOf
 import dev.kerasvit.testing.LITERT_BYTES_PER_RUN
 import dev.kerasvit.testing.allocatedBy
 import java.io.File
@@ -133,6 +138,44 @@ class LiveCameraTest {
         val shown = phone.rule.onNodeWithContentDescription(name).fetchSemanticsNode()
         assertEquals(shown.size.height.toFloat(), shown.boundsInRoot.height)
         assertEquals(shown.size.width, shown.size.height * 3 / 4)
+    }
+
+    @Test
+    fun `a mask lies over what the camera sees, mirrored as a front camera's picture`() {
+        phone.withAppModels()
+        val now = AtomicLong()
+        phone.app.testClock = Clock { now.addAndGet(7_000_000) }
+        manager.addCameras()
+        startCameraOfApp()
+        phone.send(Event.ChooseModel("scenes-int8"))
+        surface()
+        sendToApp()
+        val first = assertIs<Result.Answer>(phone.state.result).mask
+        repeat(60) { sendToApp() }
+        val mask = assertNotNull(assertIs<Result.Answer>(phone.state.result).mask)
+        assertNotSame(first, mask)
+        assertEquals(480f to 640f, mask.seen.run { right to bottom })
+        phone.send(Event.ChooseOpacity(100))
+        assertTrue(isLeftBeforeRight(mask))
+        phone.screenshot("camera_mask")
+        choose(Facing.FRONT)
+        phone.settle()
+        repeat(60) { sendToApp() }
+        assertFalse(isLeftBeforeRight(mask))
+    }
+
+    /** Whether on the screen the class of the left half is on the left of that of the right. */
+    private fun isLeftBeforeRight(of: Mask): Boolean {
+        val classes = intArrayOf(1, 2)
+        val shares = classes.map { ClassShare(it, of.labels[it], 0.5) }
+        val halves = Mask(2, 1, classes, of.labels, shares, of.seen)
+        val answer = assertIs<Result.Answer>(phone.state.result).copy(mask = halves)
+        phone.send(Event.Classified(checkNotNull(jobOf(phone.state)), false, answer, 0))
+        val screen = phone.picture()
+        val colours = classColours(of.labels)
+        val upper = Rect(0, 0, screen.width, screen.height / 3)
+        val (left, right) = classes.map { placeOfColour(screen, colours[it], upper)!!.left }
+        return left < right
     }
 
     @Test

@@ -46,6 +46,7 @@ val looks: List<Look> = listOf(
     Look("not sure") { listOf(Event.ChooseThreshold(100)) },
     Look("similar pictures") { listOf(Event.ChooseModel("digits-features")) },
     Look("colours of patches") { listOf(Event.ChooseModel("digits-map")) },
+    Look("mask") { listOf(Event.ChooseModel("scenes-int8")) },
     Look("nothing to compare with", isBusy = true) { state ->
         val model = state.models!!.single { it.name == "digits-features" }
         val bundle = model.bundle!!.copy(labels = emptyList(), gallery = null)
@@ -59,6 +60,13 @@ val looks: List<Look> = listOf(
     Look("permission refused") { camera(Permission.REFUSED) },
     Look("permission refused for ever") { camera(Permission.REFUSED_FOR_EVER) },
     Look("compare") { listOf(Event.Show(Screen.COMPARE)) },
+    Look("compare masks") {
+        val rival = listOf(Event.PickModel(rival = true), Event.ChooseModel("scenes-int8"))
+        listOf(Event.ChooseModel("scenes-int8")) + rival + Event.Show(Screen.COMPARE)
+    },
+    Look("verify masks") {
+        listOf(Event.ChooseModel("scenes-int8"), Event.Show(Screen.VERIFY), Event.Verify)
+    },
     Look("compare with a damaged model") { listOf(damaged, Event.Show(Screen.COMPARE)) },
     Look("verify") { listOf(Event.Show(Screen.VERIFY)) },
     Look("verify, running", isBusy = true) { listOf(Event.Show(Screen.VERIFY), Event.Verify) },

@@ -113,6 +113,10 @@ private class Benchmark(
             put("tensor_tolerance", measured.tensorTolerance)
             put("score_difference", measured.scoreDifference)
             put("score_tolerance", measured.scoreTolerance)
+            measured.otherPixels?.let {
+                put("pixel_difference", it.part)
+                put("pixel_tolerance", it.most)
+            }
         }
         return outcome is Outcome.Passed
     }

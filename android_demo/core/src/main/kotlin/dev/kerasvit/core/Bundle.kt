@@ -48,7 +48,8 @@ data class Bundle(
     val description: Description,
     /**
      * The classes' names, in the order of the scores; of a single score "not cat" and "cat"; of
-     * features the classes of the gallery, perhaps none; none of a feature map.
+     * features the classes of the gallery, perhaps none; none of a feature map. In masks they
+     * are the classes of pixels.
      */
     val labels: List<String>,
     /** What features are compared with; null for scores, and where there is nothing. */
@@ -102,10 +103,10 @@ data class Input(
     val bytes: Int get() = size * type.bytes
 }
 
-/** The file's output (1, [size]); of a feature map the shape is that of [map]. */
+/** The file's output (1, [size]); a feature map has the shape of [map], masks that of [mask]. */
 data class Output(
     val kind: OutputKind,
-    /** The number of classes, of features, or of all values of a feature map. */
+    /** The number of classes, of features, or of all values of a feature map or of masks. */
     val size: Int,
     val type: DataType,
     /** Null if the values are the scores. */
@@ -113,6 +114,8 @@ data class Output(
     val activation: Activation = Activation.SOFTMAX,
     /** Of a feature map alone. */
     val map: MapShape? = null,
+    /** Of masks alone. */
+    val mask: MaskShape? = null,
 ) {
     /** Size of the tensor. */
     val bytes: Int get() = size * type.bytes
@@ -120,8 +123,8 @@ data class Output(
     /** Whether values are features, which classes come of only by comparing pictures. */
     val givesFeatures: Boolean get() = kind == OutputKind.FEATURES
 
-    /** Whether there is a score for each class. */
-    val scoresClasses: Boolean get() = !givesFeatures && map == null
+    /** Whether there is a score for each class of the whole picture. */
+    val scoresClasses: Boolean get() = !givesFeatures && map == null && mask == null
 
     /** Whether a picture is of one of the classes; otherwise several can be right, or none. */
     val isExclusive: Boolean get() = activation == Activation.SOFTMAX || size == 1
@@ -134,6 +137,24 @@ data class Output(
 data class MapShape(val rows: Int, val columns: Int, val features: Int) {
     /** Number of values. */
     val size: Int get() = rows * columns * features
+}
+
+/**
+ * What masks are made of: for each place of a picture the scores of all classes, or, in a class
+ * map, one class.
+ */
+data class MaskShape(
+    val rows: Int,
+    val columns: Int,
+    val classes: Int,
+    val isClassMap: Boolean,
+) {
+    /** Number of values. */
+    val size: Int get() = sides.reduce(Int::times)
+
+    /** The sides of an output for one picture. */
+    internal val sides: List<Int>
+        get() = listOfNotNull(rows, columns, classes.takeUnless { isClassMap })
 }
 
 /** The type of a tensor's values. */
@@ -169,6 +190,12 @@ enum class OutputKind(val jsonName: String) {
 
     /** A vector for each patch of a picture. */
     FEATURE_MAP("feature_map"),
+
+    /** The scores of all classes, logits, for each place of a picture. */
+    SCORES("scores"),
+
+    /** The class of each place of a picture. */
+    CLASS_MAP("class_map"),
 }
 
 /** What makes probabilities of logits. */
@@ -188,7 +215,7 @@ class Golden(
     val image: RgbImage,
     /** The expected input tensor in row-major order: floats, or the values of its integers. */
     val tensor: FloatArray,
-    /** The expected scores or features, dequantised. */
+    /** The expected scores, features or classes of pixels, dequantised. */
     val scores: FloatArray,
     val tolerances: Tolerances,
 )
@@ -196,9 +223,12 @@ class Golden(
 /** How much the values of a correct runner may differ from the golden ones. */
 data class Tolerances(
     val tensor: Double,
+    /** Of a class map, the part of the pixels that may have another class. */
     val scores: Double,
     /** For backends that compute in half precision; null if the exporter did not measure it. */
     val scoresHalfPrecision: Double?,
+    /** For the scores of masks alone: the part of the pixels that may have another class. */
+    val pixels: Double? = null,
 )
 
 internal const val CHANNELS = 3

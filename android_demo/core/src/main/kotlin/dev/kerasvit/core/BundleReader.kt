@@ -19,6 +19,9 @@ fun readBundle(files: BundleFiles): Bundle {
     if (output.scoresClasses) {
         return Bundle(files.name, description, answers(readLabels(files, output.size)))
     }
+    if (output.mask != null) {
+        return Bundle(files.name, description, readLabels(files, output.mask.classes))
+    }
     val gallery = if (output.givesFeatures) readGallery(files, description) else null
     return Bundle(files.name, description, gallery?.classes.orEmpty(), gallery)
 }
@@ -107,13 +110,20 @@ private fun readOutput(json: Fields): Output {
     val kind = json.choice("kind", OutputKind.values(), OutputKind::jsonName)
     val type = json.choice("dtype", DataType.values(), DataType::jsonName)
     val map = if (kind == OutputKind.FEATURE_MAP) json.map() else null
+    val mask = when (kind) {
+        OutputKind.SCORES -> json.scoresOfMasks()
+        OutputKind.CLASS_MAP -> json.classMap(type)
+        else -> null
+    }
     return Output(
         kind = kind,
-        size = map?.size ?: if (kind == OutputKind.FEATURES) json.features() else json.classes(),
+        size = map?.size ?: mask?.size
+            ?: if (kind == OutputKind.FEATURES) json.features() else json.classes(),
         type = type,
         quantization = readQuantization(json, type),
         activation = json.activation(),
         map = map,
+        mask = mask,
     )
 }
 
@@ -132,14 +142,38 @@ private fun Fields.features(): Int {
 }
 
 private fun Fields.map(): MapShape {
+    val (rows, columns, features) = sides("rows", "columns", "features")
+    return MapShape(rows, columns, features)
+}
+
+private fun Fields.scoresOfMasks(): MaskShape {
+    val (rows, columns, classes) = sides("rows", "columns", "classes")
+    if (integer("classes", 1, MOST_CLASSES).toInt() != classes) {
+        fail("classes", "$classes, the last side of the shape")
+    }
+    return MaskShape(rows, columns, classes, isClassMap = false)
+}
+
+private fun Fields.classMap(type: DataType): MaskShape {
+    if (type != DataType.UINT8) fail("dtype", "uint8 for a class map")
+    if ("quantization" in names) fail("quantization", "none for a class map")
+    val (rows, columns) = sides("rows", "columns")
+    return MaskShape(rows, columns, integer("classes", 1, 256).toInt(), isClassMap = true)
+}
+
+/** The sides of one picture's values, of which these are the names. */
+private fun Fields.sides(vararg names: String): List<Int> {
     val shape = integers("shape")
-    val (rows, columns, features) = shape.drop(1).takeIf { shape.size == 4 && shape[0] == 1L }
-        ?: fail("shape", "[1, rows, columns, features]")
+    if (shape.size != names.size + 1 || shape[0] != 1L) {
+        fail("shape", "[1, ${names.joinToString()}]")
+    }
+    val sides = shape.drop(1)
+    val features = sides.getOrElse(2) { 1 }
     // One after the other, so that no product overflows.
-    val fits = listOf(rows, columns).all { it in 1..MOST_VALUES } && features in 1..MOST_CLASSES &&
-        rows * columns <= MOST_VALUES && rows * columns * features <= MOST_VALUES
-    if (!fits) fail("shape", "at most $MOST_CLASSES features and $MOST_VALUES values")
-    return MapShape(rows.toInt(), columns.toInt(), features.toInt())
+    val fits = sides.all { it in 1..MOST_VALUES } && features <= MOST_CLASSES &&
+        sides[0] * sides[1] <= MOST_VALUES && sides[0] * sides[1] * features <= MOST_VALUES
+    if (!fits) fail("shape", "at most $MOST_CLASSES ${names.last()} and $MOST_VALUES values")
+    return sides.map { it.toInt() }
 }
 
 /** Older bundles state none; it is unknown where a model has layers that are not keras_vit's. */

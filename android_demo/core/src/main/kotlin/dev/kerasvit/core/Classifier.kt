@@ -7,7 +7,7 @@ import java.nio.ByteBuffer
 
 /**
  * Classifies images with one engine, and times each step. Features are compared with the bundle's
- * gallery, where there is one; a feature map becomes a picture.
+ * gallery, where there is one; a feature map becomes a picture; the scores of pixels a mask.
  *
  * No memory is allocated for an image of the same size as the last one. For one thread. The times
  * leave out the warm-up, whose runs include what is done once: three, or fewer if they take a second.
@@ -27,7 +27,7 @@ class Classifier(
     /** From the input tensor to the output tensor. */
     val inference = Timings()
 
-    /** From the output tensor to the most probable classes, to similar pictures, to colours. */
+    /** From the output tensor to the most probable classes, similar pictures, colours, a mask. */
     val reading = Timings()
 
     /** Whether the warm-up is over: the next image is timed. */
@@ -44,14 +44,17 @@ class Classifier(
     private val top = TopK(k)
     private val comparison = bundle.gallery?.let { GalleryComparison(it, output.size) }
     private val components = output.map?.let(::PatchComponents)
-    private val classification = Classification(bundle, top, comparison, components)
+    private val pixels =
+        output.mask?.let { PixelClasses(it, bundle.description.input, bundle.labels) }
+    private val classification = Classification(bundle, top, comparison, components, pixels)
 
     /**
      * Classifies one image.
      *
      * @return an object that the next call overwrites; [Classification.predictions],
-     *     [Classification.similar] and [Classification.patchColours] copy it
-     * @throws EngineException if the runtime fails or the scores are not finite
+     *     [Classification.similar], [Classification.patchColours] and [Classification.mask] copy it
+     * @throws EngineException if the runtime fails, the scores are not finite, or a class map has
+     *     classes that the model does not have
      */
     fun classify(image: RgbImage): Classification {
         val start = clock.nanos()
@@ -61,6 +64,8 @@ class Classifier(
         val computed = clock.nanos()
         read(classification)
         val end = clock.nanos()
+        classification.imageWidth = image.width
+        classification.imageHeight = image.height
         classification.preprocessingNanos = preprocessed - start
         classification.inferenceNanos = computed - preprocessed
         classification.readingNanos = end - computed
@@ -100,6 +105,10 @@ class Classifier(
         }
         comparison?.compare(into.scores, into.probabilities)
         components?.compute(into.scores)
+        if (pixels?.compute(into.scores) == false) {
+            val reason = "a pixel has a class that the model does not have"
+            throw EngineException(EngineFailure.UNKNOWN_CLASS, reason)
+        }
         into.count = top.of(into.probabilities)
     }
 }
@@ -110,17 +119,21 @@ class Classification internal constructor(
     private val top: TopK,
     private val comparison: GalleryComparison?,
     private val components: PatchComponents?,
+    private val pixels: PixelClasses?,
 ) {
     private val labels = bundle.labels
 
     /**
-     * The score of each class, logits or probabilities, or the features, of a map patch by patch:
-     * see [Output.kind].
+     * The score of each class, logits or probabilities, or the features, of a map patch by patch,
+     * or what a mask is made of, row by row: see [Output.kind].
      */
     val scores = FloatArray(bundle.description.output.size)
 
-    /** The probability of each of [Bundle.labels]; of features, its part of the votes. */
-    val probabilities = DoubleArray(labels.size)
+    /**
+     * The probability of each of [Bundle.labels]; of features, its part of the votes. There are
+     * none of masks, which have no class of the whole picture.
+     */
+    val probabilities = DoubleArray(if (pixels == null) labels.size else 0)
 
     /** The most probable classes, the most probable first; [count] of them are valid. */
     val classes: IntArray get() = top.classes
@@ -128,6 +141,8 @@ class Classification internal constructor(
     /** k, or the number of classes if that is smaller. */
     var count = 0
         internal set
+    internal var imageWidth = 0
+    internal var imageHeight = 0
     var preprocessingNanos = 0L
         internal set
     var inferenceNanos = 0L
@@ -144,6 +159,9 @@ class Classification internal constructor(
 
     /** The feature map as a picture; null of other outputs. */
     fun patchColours(): PatchColours? = components?.colours()
+
+    /** The class of each pixel; null of other outputs. */
+    fun mask(): Mask? = pixels?.mask(imageWidth, imageHeight)
 }
 
 /** A class and how probable it is. */

@@ -16,20 +16,32 @@ fun readGolden(files: BundleFiles, bundle: Bundle): Golden {
     return Golden(
         image = readImage(json.child("image")),
         tensor = readTensor(json.child("tensor"), tensorShape, input),
-        scores = json.child("scores").floats(output.shape),
+        scores = json.child("scores").run {
+            if (output.mask?.isClassMap == true) classMap(output.mask) else floats(output.shape)
+        },
         tolerances = json.child("tolerance").run {
             val half = "scores_half_precision"
             Tolerances(
                 tensor = tolerance("tensor"),
                 scores = tolerance("scores"),
                 scoresHalfPrecision = if (half in names) tolerance(half) else null,
+                pixels = if (output.kind == OutputKind.SCORES) pixels() else null,
             )
         },
     )
 }
 
 private val Output.shape: List<Int>
-    get() = map?.run { listOf(rows, columns, features) } ?: listOf(size)
+    get() = map?.run { listOf(rows, columns, features) }
+        ?: mask?.sides
+        ?: listOf(size)
+
+private fun Fields.classMap(shape: MaskShape): FloatArray {
+    val classes = bytes("uint8", shape.sides).map { it.toInt() and 0xFF }
+    val unknown = classes.find { it >= shape.classes }
+    if (unknown != null) fail("base64", "classes below ${shape.classes}", "$unknown")
+    return FloatArray(classes.size) { classes[it].toFloat() }
+}
 
 private fun readImage(json: Fields): RgbImage {
     val shape = json.integers("shape")
@@ -79,6 +91,12 @@ private fun Fields.bytes(type: String, shape: List<Int>): ByteArray {
 
 private fun Fields.tolerance(name: String): Double =
     number(name).also { if (it <= 0) fail(name, "a positive number") }
+
+private fun Fields.pixels(): Double {
+    val name = "pixels"
+    if (name !in names) fail(name, "the part of the pixels that may differ: export it again")
+    return number(name).also { if (it < 0) fail(name, "a number, at least 0") }
+}
 
 // The tensor of 1000 x 1000 pixels in base64 has 16 MB, a map of 37 x 37 x 768 features 5.6 MB.
 internal const val MOST_GOLDEN = 32 shl 20

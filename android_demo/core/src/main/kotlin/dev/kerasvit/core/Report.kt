@@ -38,7 +38,10 @@ private fun StringBuilder.appendMeasured(word: String, measured: Measured, bundl
     appendLine(word)
     measured.run {
         appendDifference("input", tensorDifference, tensorTolerance, tensorAgrees)
-        appendDifference("scores", scoreDifference, scoreTolerance, scoresAgree)
+        val isClassMap = bundle.description.output.kind == OutputKind.CLASS_MAP
+        if (isClassMap) appendPixels(scoreDifference, scoreTolerance, scoresAgree)
+        else appendDifference("scores", scoreDifference, scoreTolerance, scoresAgree)
+        otherPixels?.run { appendPixels(part, most, areFew) }
     }
     if (measured.foundClass != null && measured.expectedClass != null) {
         append("  class: ${bundle.labels[measured.foundClass]}")
@@ -59,5 +62,14 @@ private fun StringBuilder.appendDifference(
     agrees: Boolean,
 ) {
     val numbers = "differs by %.3g, allowed are %.3g".format(Locale.ROOT, difference, tolerance)
-    appendLine("  $name: $numbers${if (agrees) "" else ": TOO MUCH"}")
+    appendFinding("$name: $numbers", agrees)
+}
+
+private fun StringBuilder.appendPixels(difference: Double, tolerance: Double, agrees: Boolean) {
+    val (other, most) = listOf(difference, tolerance).map { "%.2f%%".format(Locale.ROOT, 100 * it) }
+    appendFinding("pixels of another class: $other, at most $most", agrees)
+}
+
+private fun StringBuilder.appendFinding(finding: String, agrees: Boolean) {
+    appendLine("  $finding${if (agrees) "" else ": TOO MUCH"}")
 }

@@ -32,20 +32,28 @@ data class Measured(
     /** Largest absolute difference of the input tensor. */
     val tensorDifference: Double,
     val tensorTolerance: Double,
-    /** Largest absolute difference of the scores. */
+    /** Largest absolute difference of the scores; of a class map, the part of other classes. */
     val scoreDifference: Double,
     val scoreTolerance: Double,
-    /** Null for features and feature maps, also [foundClass]. */
+    /** Null for features, feature maps and masks, also [foundClass]. */
     val expectedClass: Int?,
     val foundClass: Int?,
     /** Median milliseconds of the inference alone. */
     val inferenceMillis: Double,
     val info: EngineInfo,
+    /** For the scores of masks alone. */
+    val otherPixels: OtherPixels? = null,
 ) {
     // NaN is in no tolerance.
     val tensorAgrees: Boolean get() = tensorDifference <= tensorTolerance
     val scoresAgree: Boolean get() = scoreDifference <= scoreTolerance
+    val pixelsAgree: Boolean get() = otherPixels?.areFew ?: true
     val classAgrees: Boolean get() = foundClass == expectedClass
+}
+
+/** The [part] of the pixels that have another class, and how much it may be. */
+data class OtherPixels(val part: Double, val most: Double) {
+    val areFew: Boolean get() = part <= most
 }
 
 /**
@@ -101,18 +109,24 @@ internal fun measure(
         result = classifier.classify(golden.image)
     }
     val (input, output) = bundle.description.run { input to output }
+    val otherPixels = output.mask?.let { otherPixels(golden.scores, result.scores, it) }
+    val mostPixels = golden.tolerances.pixels
     val scoresClasses = output.scoresClasses
     val measured = Measured(
         tensorDifference = largestDifference(golden.tensor, readTensor(classifier.tensor, input)),
         tensorTolerance = golden.tolerances.tensor,
-        scoreDifference = largestDifference(golden.scores, result.scores),
+        scoreDifference = otherPixels?.takeIf { output.kind == OutputKind.CLASS_MAP }
+            ?: largestDifference(golden.scores, result.scores),
         scoreTolerance = golden.tolerances.scoresOn(engine.info.backend),
         expectedClass = if (scoresClasses) golden.bestClass(output) else null,
         foundClass = if (scoresClasses) result.classes[0] else null,
         inferenceMillis = classifier.inference.median(),
         info = engine.info,
+        otherPixels =
+            if (otherPixels == null || mostPixels == null) null
+            else OtherPixels(otherPixels, mostPixels),
     )
-    val passed = measured.tensorAgrees && measured.scoresAgree
+    val passed = measured.run { tensorAgrees && scoresAgree && pixelsAgree }
     return if (passed) Outcome.Passed(measured) else Outcome.Failed(measured)
 }
 
@@ -130,6 +144,14 @@ private fun Tolerances.scoresOn(backend: Backend): Double = when (backend) {
 
 private fun largestDifference(expected: FloatArray, received: FloatArray): Double =
     expected.indices.maxOf { abs(expected[it].toDouble() - received[it]) }
+
+/** The part of the places at which two outputs have another class. */
+private fun otherPixels(expected: FloatArray, received: FloatArray, shape: MaskShape): Double {
+    val (one, other) = listOf(expected, received).map { values ->
+        IntArray(shape.rows * shape.columns).also { findClasses(values, shape, it) }
+    }
+    return one.indices.count { one[it] != other[it] } / one.size.toDouble()
+}
 
 private const val RUNS = 10
 private const val MOST_NANOS = 2_000_000_000L

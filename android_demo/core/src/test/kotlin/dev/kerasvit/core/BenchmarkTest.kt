@@ -23,9 +23,13 @@ class BenchmarkTest {
         }
     }
 
-    private fun benchmark(factory: FakeFactory, seconds: Int = 0): List<String> {
+    private fun benchmark(
+        factory: FakeFactory,
+        seconds: Int = 0,
+        files: BundleFiles = sampleFiles(),
+    ): List<String> {
         val options = EngineOptions(Backend.GPU, 4)
-        benchmark(sampleFiles(), factory, options, seconds, { nanos }, lines::add)
+        benchmark(files, factory, options, seconds, { nanos }, lines::add)
         return steps()
     }
 
@@ -51,6 +55,14 @@ class BenchmarkTest {
         assertEquals(listOf("cold", "golden", "end"), benchmark(engines { it.put(0, 90) }, 20))
         assertTrue("\"same_class\":false" in lines[1], lines[1])
         assertTrue("\"score_difference\":43.0,\"score_tolerance\":1.5" in lines[1], lines[1])
+    }
+
+    @Test
+    fun `of masks the pixels of another class are told`() {
+        val lenient = segmenterFiles().edit("golden.json", "_precision\": 1.5", "_precision\": 50")
+        val steps = benchmark(engines { it.put(0, 90) }, files = lenient)
+        assertEquals(listOf("cold", "golden", "end"), steps)
+        assertTrue("\"pixel_difference\":1.0,\"pixel_tolerance\":0.125" in lines[1], lines[1])
     }
 
     @Test

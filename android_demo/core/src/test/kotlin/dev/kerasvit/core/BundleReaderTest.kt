@@ -172,7 +172,7 @@ class BundleReaderTest {
         Triple("\"kind\": \"logits\", ", "", "output.kind is missing"),
         Triple("\"kind\": \"logits\"", "\"kind\": 3", "output.kind: expected text"),
         Triple("\"logits\"", "\"tokens\"",
-            "output.kind: expected logits or probabilities or features or feature_map."),
+            "output.kind: expected logits or probabilities or features or feature_map or"),
         Triple("\"classes\": 3", "\"classes\": 4", "output.shape: expected [1, 4]"),
         Triple("\"classes\": 3", "\"classes\": 0", "output.classes: expected an integer from 1"),
         Triple("\"classes\": 3", "\"classes\": 1e9", "output.classes: expected an integer from 1"),
@@ -323,6 +323,46 @@ class BundleReaderTest {
             assertCorrupt("model.json", "output.shape: expected at most 1000000 features and") {
                 of(shape)
             }
+        }
+    }
+
+    @Test
+    fun `a segmenter has the places and classes of its shape, and labels`() {
+        val scores = readBundle(segmenterFiles())
+        assertEquals(MaskShape(1, 1, 3, isClassMap = false), scores.description.output.mask)
+        assertEquals(listOf("cat", "dog", "owl"), scores.labels)
+        val map = readBundle(classMapFiles())
+        assertEquals(MaskShape(3, 1, 250, isClassMap = true), map.description.output.mask)
+        assertEquals(250, map.labels.size)
+        for (output in listOf(scores, map).map { it.description.output }) {
+            assertEquals(3, output.size)
+            assertFalse(output.givesFeatures || output.scoresClasses)
+        }
+        // A mask's only class is no answer of two.
+        val one = segmenterFiles().edit("model.json", "[1, 1, 1, 3]", "[1, 3, 1, 1]")
+            .edit("model.json", "\"classes\": 3", "\"classes\": 1").with("labels.txt", "cat\n")
+        assertEquals(listOf("cat"), readBundle(one).labels)
+    }
+
+    @Test
+    fun `a segmenter's description that contradicts itself is refused`() {
+        fun refused(files: MemoryFiles, old: String, new: String, message: String) =
+            assertCorrupt("model.json", "output.$message") {
+                readBundle(files.edit("model.json", old, new))
+            }
+        val (scores, map) = segmenterFiles() to classMapFiles()
+        val of = "[1, 1, 1, 3]"
+        refused(scores, of, "[1, 1, 3]", "shape: expected [1, rows, columns, classes]")
+        refused(scores, of, "[1, 1, 1, 4]", "classes: expected 4, the last side of the shape")
+        refused(scores, of, "[1, 4096, 2048, 3]", "shape: expected at most 1000000 classes and")
+        refused(map, "[1, 3, 1]", "[1, 3, 1, 1]", "shape: expected [1, rows, columns]")
+        refused(map, "[1, 3, 1]", "[1, 4096, 4097]", "shape: expected at most")
+        refused(map, "\"uint8\"", "\"int8\"", "dtype: expected uint8 for a class map")
+        refused(map, "\"classes\": 250", "\"classes\": 257", "classes: expected an integer from 1")
+        val quantization = "\"quantization\": {\"scale\": 0.5, \"zero_point\": 0}, \"kind\""
+        refused(map, "\"kind\"", quantization, "quantization: expected none for a class map")
+        assertCorrupt("labels.txt", "expected 250 lines, one for each class. Received: 249.") {
+            readBundle(map.with("labels.txt", "\n".repeat(249)))
         }
     }
 

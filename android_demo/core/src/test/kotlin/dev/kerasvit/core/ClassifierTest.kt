@@ -88,6 +88,30 @@ class ClassifierTest {
     }
 
     @Test
+    fun `scores of places become a mask, and no class of the whole picture`() {
+        val result = Classifier(readBundle(segmenterFiles()), FakeEngine(info))
+            .classify(noiseImage(5, 4))
+        assertEquals(listOf(3.5f, 11.5f, -2f), result.scores.toList())
+        assertEquals(0 to 0, result.run { predictions().size to probabilities.size })
+        val mask = assertNotNull(result.mask())
+        assertEquals(4 to 3, mask.run { width to height })
+        assertEquals(listOf(ClassShare(1, "dog", 1.0)), mask.shares)
+        assertEquals(5f to 4f, mask.seen.run { right to bottom })
+        assertNull(Classifier(bundle, FakeEngine(info)).classify(noiseImage(5, 4)).mask())
+    }
+
+    @Test
+    fun `a class map is a mask, in which every number must be a class`() {
+        val map = readBundle(classMapFiles())
+        val mask = Classifier(map, FakeEngine(info)).classify(noiseImage(5, 4)).mask()
+        val shares = listOf(4, 20, 249).map { ClassShare(it, "class $it", 1 / 3.0) }
+        assertEquals(shares, assertNotNull(mask).shares)
+        val broken = Classifier(map, FakeEngine(info) { it.put(1, 250.toByte()) })
+        val error = assertFailsWith<EngineException> { broken.classify(noiseImage(5, 4)) }
+        assertEquals(EngineFailure.UNKNOWN_CLASS, error.kind)
+    }
+
+    @Test
     fun `each step is timed apart`() {
         val classifier = classifierThatTakes(millis = 5)
         repeat(5) { classifier.classify(noiseImage(5, 4)) }

@@ -66,6 +66,33 @@ class GoldenReaderTest {
     }
 
     @Test
+    fun `scores of masks state how many pixels may differ`() {
+        val files = segmenterFiles()
+        val golden = readGolden(files, readBundle(files))
+        assertContentEquals(floatArrayOf(3.5f, 11.5f, -2f), golden.scores)
+        assertEquals(0.125, golden.tolerances.pixels)
+        val none = files.edit("golden.json", "\"pixels\": 0.125, ", "")
+        assertCorrupt("golden.json", "tolerance.pixels: expected the part of the pixels that may") {
+            readGolden(none, readBundle(none))
+        }
+        assertCorrupt("golden.json", "tolerance.pixels: expected a number, at least 0.") {
+            readGolden(files.edit("golden.json", "0.125", "-0.125"), readBundle(files))
+        }
+        assertEquals(null, readGolden(sampleFiles(), bundle).tolerances.pixels)
+    }
+
+    @Test
+    fun `a class map has bytes, each of which is a class`() {
+        val files = classMapFiles()
+        val golden = readGolden(files, readBundle(files))
+        assertContentEquals(floatArrayOf(4f, 20f, 249f), golden.scores)
+        assertEquals(null, golden.tolerances.pixels)
+        assertCorrupt("golden.json", "scores.base64: expected classes below 250. Received: 250.") {
+            readGolden(files.edit("golden.json", "BBT5", "BBT6"), readBundle(files))
+        }
+    }
+
+    @Test
     fun `a feature map has its own shape, and may be large`() {
         val files = mapFiles()
         val scores = readGolden(files, readBundle(files)).scores

@@ -92,6 +92,34 @@ fun mapFiles(): MemoryFiles = featuresFiles()
     .edit("model.json", "\"shape\": [1, 3], ", "\"shape\": [1, 3, 1, 1], ")
     .edit("golden.json", "\"shape\": [3], ", "\"shape\": [3, 1, 1], ")
 
+/** The same of masks, the three [fakeScores] of one place. */
+fun segmenterFiles(): MemoryFiles = sampleFiles()
+    .edit("model.json", "\"kind\": \"logits\"", "\"kind\": \"scores\"")
+    .edit("model.json", "\"shape\": [1, 3], ", "\"shape\": [1, 1, 1, 3], ")
+    .edit("golden.json", "\"shape\": [3], ", "\"shape\": [1, 1, 3], ")
+    .edit("golden.json", "\"scores\": 0.75", "\"pixels\": 0.125, \"scores\": 0.75")
+
+/** The same of a class map of 3 x 1 places and 250 classes; the bytes of [fakeScores] are three. */
+fun classMapFiles(): MemoryFiles {
+    val scores = Regex("\"scores\": \\{.*}")
+    val golden = sampleFiles().texts.getValue("golden.json").decodeToString()
+    return sampleFiles()
+        .edit("model.json", "\"shape\": [1, 3], ", "\"shape\": [1, 3, 1], ")
+        .edit("model.json", "\"dtype\": \"int8\"", "\"dtype\": \"uint8\"")
+        .edit("model.json", "\"quantization\": {\"scale\": 0.5, \"zero_point\": -3}, ", "")
+        .edit("model.json", "\"kind\": \"logits\"", "\"kind\": \"class_map\"")
+        .edit("model.json", "\"classes\": 3", "\"classes\": 250")
+        .with("labels.txt", List(250) { "class $it" }.joinToString("\n"))
+        .with(
+            "golden.json",
+            golden.replace(
+                scores,
+                "\"scores\": {\"dtype\": \"uint8\", \"shape\": [3, 1], \"base64\": \"BBT5\"}",
+            ),
+        )
+        .edit("golden.json", "\"scores\": 0.75", "\"scores\": 0.5")
+}
+
 /** A gallery of three features for [featuresFiles]; the class of each vector, null for none. */
 fun MemoryFiles.withGallery(
     classes: List<String>,

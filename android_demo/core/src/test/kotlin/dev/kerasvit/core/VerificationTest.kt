@@ -4,6 +4,7 @@ import dev.kerasvit.engine.Backend
 import dev.kerasvit.engine.EngineException
 import dev.kerasvit.engine.EngineFailure
 import dev.kerasvit.engine.EngineInfo
+import java.nio.ByteBuffer
 import kotlin.test.Test
 import kotlin.test.assertEquals
 import kotlin.test.assertFailsWith
@@ -111,6 +112,43 @@ class VerificationTest {
     @Test
     fun `a feature map is compared as it is, and names no class`() =
         comparesWithoutClasses(mapFiles())
+
+    @Test
+    fun `both the scores of masks and their classes must agree`() {
+        val files = segmenterFiles()
+        val near = assertIs<Outcome.Passed>(verifyMasks(files) {}).measured
+        assertEquals(OtherPixels(0.0, 0.125), near.otherPixels)
+        assertTrue(near.classAgrees && near.foundClass == null)
+        // The same class has another score.
+        val far = assertIs<Outcome.Failed>(verifyMasks(files) { it.put(1, 24) }).measured
+        assertEquals(2.0 to 0.0, far.run { scoreDifference to otherPixels?.part })
+        // The scores would be near enough.
+        val lenient = files.edit("golden.json", "\"scores\": 0.75", "\"scores\": 50.0")
+        val other = assertIs<Outcome.Failed>(verifyMasks(lenient) { it.put(0, 90) }).measured
+        assertTrue(other.scoresAgree && !other.pixelsAgree)
+        val verdict = BackendVerdict(Backend.CPU, Outcome.Failed(other))
+        val text = report("Test phone", "Fake 1.0", readBundle(lenient), listOf(verdict))
+        assertTrue("  pixels of another class: 100.00%, at most 12.50%: TOO MUCH\n" in text, text)
+        assertFalse("  class:" in text)
+    }
+
+    @Test
+    fun `the difference of a class map is the part of the pixels with another class`() {
+        val files = classMapFiles()
+        val one = assertIs<Outcome.Passed>(verifyMasks(files) { it.put(0, 9) }).measured
+        assertEquals(1 / 3.0, one.scoreDifference)
+        assertEquals(null, one.otherPixels)
+        val two = verifyMasks(files) { it.put(0, 9).put(1, 9) }
+        val verdicts = listOf(BackendVerdict(Backend.CPU, assertIs<Outcome.Failed>(two)))
+        val text = report("Test phone", "Fake 1.0", readBundle(files), verdicts)
+        assertTrue("  pixels of another class: 66.67%, at most 50.00%: TOO MUCH\n" in text, text)
+        assertFalse("  scores:" in text)
+    }
+
+    private fun verifyMasks(files: MemoryFiles, change: (ByteBuffer) -> Unit): Outcome {
+        val factory = FakeFactory { FakeEngine(it, change) }
+        return verify(files, readBundle(files), factory, listOf(Backend.CPU)).single().outcome
+    }
 
     private fun comparesWithoutClasses(files: MemoryFiles) {
         val features = readBundle(files)

@@ -86,6 +86,9 @@ enum class EngineFailure {
 
     /** The scores are NaN or infinite, as when half precision overflows. */
     NOT_FINITE,
+
+    /** A class map has numbers beyond the model's classes: the file is damaged. */
+    UNKNOWN_CLASS,
 }
 
 /** The typed form of whatever a runtime throws. */

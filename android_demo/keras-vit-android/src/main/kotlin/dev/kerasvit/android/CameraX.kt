@@ -1,6 +1,7 @@
 package dev.kerasvit.android
 
 import androidx.camera.core.ImageProxy
+import dev.kerasvit.core.Mask
 import dev.kerasvit.core.Orientation
 import dev.kerasvit.core.Prediction
 import dev.kerasvit.core.RgbImage
@@ -16,6 +17,11 @@ suspend fun KerasVit.classify(frame: ImageProxy): List<Prediction> =
 
 fun KerasVit.classifyBlocking(frame: ImageProxy): List<Prediction> =
     runBlocking { classify(frame) }
+
+/** The mask of such a frame: see [KerasVit.segment]. */
+suspend fun KerasVit.segment(frame: ImageProxy): Mask = maskOfFrame { convert(frame) }
+
+fun KerasVit.segmentBlocking(frame: ImageProxy): Mask = runBlocking { segment(frame) }
 
 private fun FrameConverter.convert(frame: ImageProxy): RgbImage {
     read(

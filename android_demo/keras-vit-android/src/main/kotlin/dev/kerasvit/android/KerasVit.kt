@@ -8,7 +8,9 @@ import android.net.Uri
 import dev.kerasvit.core.Bundle
 import dev.kerasvit.core.BundleException
 import dev.kerasvit.core.BundleFiles
+import dev.kerasvit.core.Classification
 import dev.kerasvit.core.Classifier
+import dev.kerasvit.core.Mask
 import dev.kerasvit.core.Orientation
 import dev.kerasvit.core.Prediction
 import dev.kerasvit.core.RgbImage
@@ -32,7 +34,7 @@ import kotlinx.coroutines.runBlocking
 import kotlinx.coroutines.withContext
 
 /**
- * A model that keras_vit exported, loaded: pictures in, the most probable classes out.
+ * A model that keras_vit exported, loaded: pictures in, the most probable classes or masks out.
  *
  * ```
  * val model = KerasVit.open(context.assets, "flowers-int8")
@@ -44,7 +46,8 @@ import kotlinx.coroutines.withContext
  * The functions suspend and may be called on the main thread; those called `...Blocking` wait.
  * Loading and computing happen on a thread of this object's own, one picture after the other. Of a
  * model of features the classes are those of its gallery; there may be none, and are none of a
- * feature map.
+ * feature map. A segmenter has no class of a whole picture, either: [segment] gives its masks, and
+ * throws [IllegalStateException] of any other model.
  *
  * All of them throw [EngineException] if the runtime fails, and [IllegalStateException] after [close].
  */
@@ -97,6 +100,32 @@ class KerasVit private constructor(
     fun classifyBlocking(rgb: ByteBuffer, width: Int, height: Int): List<Prediction> =
         runBlocking { classify(rgb, width, height) }
 
+    /** The class of each pixel of a bitmap, as far as the model sees it; see [Mask.seen]. */
+    suspend fun segment(bitmap: Bitmap): Mask = mask { rgbImageOf(bitmap) }
+
+    fun segmentBlocking(bitmap: Bitmap): Mask = runBlocking { segment(bitmap) }
+
+    /** The same of a photo, turned as its EXIF tag says: see [classify]. */
+    suspend fun segment(uri: Uri, resolver: ContentResolver): Mask =
+        mask { readPicture { resolver.openInputStream(uri) } }
+
+    fun segmentBlocking(uri: Uri, resolver: ContentResolver): Mask =
+        runBlocking { segment(uri, resolver) }
+
+    /** The same of a frame of a camera, turned upright: see [classify]. */
+    suspend fun segment(frame: Image, rotationDegrees: Int): Mask =
+        maskOfFrame { convert(frame, Orientation.ofRotation(rotationDegrees)) }
+
+    fun segmentBlocking(frame: Image, rotationDegrees: Int): Mask =
+        runBlocking { segment(frame, rotationDegrees) }
+
+    /** The same of pixels: see [classify]. */
+    suspend fun segment(rgb: ByteBuffer, width: Int, height: Int): Mask =
+        mask { rgbImageOf(rgb, width, height) }
+
+    fun segmentBlocking(rgb: ByteBuffer, width: Int, height: Int): Mask =
+        runBlocking { segment(rgb, width, height) }
+
     /** Ends the thread after what it is doing, and frees the model. */
     override fun close() {
         if (isClosed.getAndSet(true)) return
@@ -107,10 +136,21 @@ class KerasVit private constructor(
     internal suspend fun answerFrame(convert: FrameConverter.() -> RgbImage): List<Prediction> =
         answer { converter.convert() }
 
-    private suspend fun answer(read: () -> RgbImage): List<Prediction> {
+    internal suspend fun maskOfFrame(convert: FrameConverter.() -> RgbImage): Mask =
+        mask { converter.convert() }
+
+    private suspend fun answer(read: () -> RgbImage): List<Prediction> =
+        compute(read) { predictions() }
+
+    private suspend fun mask(read: () -> RgbImage): Mask {
+        check(bundle.description.output.mask != null) { "the model ${bundle.name} gives no masks" }
+        return compute(read) { checkNotNull(mask()) }
+    }
+
+    private suspend fun <T> compute(read: () -> RgbImage, copy: Classification.() -> T): T {
         check(!isClosed.get(), ::closed)
         return try {
-            withContext(thread) { classifier.classify(read()).predictions() }
+            withContext(thread) { classifier.classify(read()).copy() }
         } catch (error: CancellationException) {
             currentCoroutineContext().ensureActive()
             // Closed since then. The caller's coroutine must not end without a word.

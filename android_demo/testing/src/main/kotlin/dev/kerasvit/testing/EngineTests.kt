@@ -52,7 +52,7 @@ abstract class EngineTests(
     @Test
     fun `the golden check passes, and half precision is honest`() {
         val models = names.map(::testModel) + appModels()
-        assertEquals(4, models.size)
+        assertEquals(5, models.size)
         for (files in models) {
             val bundle = readBundle(files)
             val verdicts = verify(files, bundle, engines, cpus, threads = 1)

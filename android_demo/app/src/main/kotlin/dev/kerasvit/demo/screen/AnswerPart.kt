@@ -30,7 +30,7 @@ import dev.kerasvit.demo.state.isNamed
 
 /**
  * The most probable class in large letters, bars for all that were found, and similar pictures; or
- * the colours of patches.
+ * the colours of patches, or the classes of a mask.
  *
  * @param announcement what TalkBack says of it by itself, where it says anything
  * @param isOneOfTwo whether TalkBack must say which model an answer is of
@@ -54,6 +54,7 @@ internal fun AnswerPart(
         if (answer.rows.isNotEmpty()) Classes(answer.rows, threshold, announcement, model)
         answer.similar?.let { SimilarPart(it, model) }
         answer.patches?.let { PatchPart(it, model) }
+        answer.mask?.let { MaskPart(it, model) }
     }
 }
 
@@ -68,7 +69,7 @@ private fun Classes(
     Headline(best, announcement, model)
     if (best == null) {
         val wording = LocalWording.current
-        Secondary(wording.text(R.string.result_unsure_detail, wording.threshold(threshold)))
+        Secondary(wording.text(R.string.result_unsure_detail, wording.percents(threshold)))
     } else {
         Bar(best, isNamed = true, Modifier.height(8.dp))
     }

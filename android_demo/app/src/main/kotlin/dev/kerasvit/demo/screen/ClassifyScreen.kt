@@ -26,6 +26,7 @@ import androidx.compose.ui.layout.onSizeChanged
 import androidx.compose.ui.platform.LocalDensity
 import androidx.compose.ui.unit.coerceAtMost
 import androidx.compose.ui.unit.dp
+import dev.kerasvit.core.Mask
 import dev.kerasvit.demo.state.Event
 import dev.kerasvit.demo.state.Result
 import dev.kerasvit.demo.state.UiState
@@ -64,7 +65,8 @@ private fun Sheet(state: UiState, send: (Event) -> Unit, host: Host) = Column {
                 ) {
                     Found(
                         state,
-                        { host.act(it, send) },
+                        send,
+                        host,
                         Modifier.padding(top = if (hasDetails) 0.dp else MARGIN)
                             .onSizeChanged { height = with(density) { it.height.toDp() } },
                     )
@@ -77,7 +79,7 @@ private fun Sheet(state: UiState, send: (Event) -> Unit, host: Host) = Column {
             },
         ) {
             val covered = PaddingValues(top = bar, bottom = peek)
-            PicturePane(state, host, Modifier.fillMaxSize(), covered) {
+            PicturePane(state, host, Modifier.fillMaxSize(), covered, maskOf(state)) {
                 ModelAndSettings(state.model, send)
                 SpeedAndFlip(state, host, speedOf(state), above = peek)
             }
@@ -90,13 +92,13 @@ private fun Sheet(state: UiState, send: (Event) -> Unit, host: Host) = Column {
 @Composable
 private fun Beside(state: UiState, send: (Event) -> Unit, host: Host) = TwoPanes(
     picture = {
-        PicturePane(state, host, Modifier.fillMaxSize()) {
+        PicturePane(state, host, Modifier.fillMaxSize(), mask = maskOf(state)) {
             ModelAndSettings(state.model, send)
             SpeedAndFlip(state, host, speedOf(state))
         }
     },
     results = {
-        Box(Modifier.padding(top = MARGIN)) { Found(state, { host.act(it, send) }) }
+        Box(Modifier.padding(top = MARGIN)) { Found(state, send, host) }
         RunDetails(state.shownResult, state.model?.bundle, Modifier.padding(horizontal = MARGIN))
     },
     below = { SourceRow(state, send, host) },
@@ -105,15 +107,23 @@ private fun Beside(state: UiState, send: (Event) -> Unit, host: Host) = TwoPanes
 @Composable
 private fun speedOf(state: UiState): String? = LocalWording.current.speed(state.shownResult.answer)
 
-/** The class or the colours, or why there are none. */
+/** Not an old answer's: that may be another picture's. */
+private fun maskOf(state: UiState): Mask? = (state.shownResult as? Result.Answer)?.mask
+
+/** The class, the colours or the mask's classes, or why there are none. */
 @Composable
-private fun Found(state: UiState, act: (Action) -> Unit, modifier: Modifier = Modifier) =
-    Column(modifier.fillMaxWidth().padding(horizontal = MARGIN).padding(bottom = MARGIN)) {
-        val result = state.shownResult
-        val problem = state.sourceProblem ?: (result as? Result.Failed)?.problem
-        if (problem != null) ProblemCard(problem, act = act)
-        AnswerPart(result, state.settings.threshold, state.announcement)
-    }
+private fun Found(
+    state: UiState,
+    send: (Event) -> Unit,
+    host: Host,
+    modifier: Modifier = Modifier,
+) = Column(modifier.fillMaxWidth().padding(horizontal = MARGIN).padding(bottom = MARGIN)) {
+    val result = state.shownResult
+    val problem = state.sourceProblem ?: (result as? Result.Failed)?.problem
+    if (problem != null) ProblemCard(problem) { host.act(it, send) }
+    if (result.answer?.mask != null) Opacity(state.settings.opacity, send)
+    AnswerPart(result, state.settings.threshold, state.announcement)
+}
 
 @OptIn(ExperimentalMaterial3Api::class)
 private val handle: @Composable () -> Unit = { BottomSheetDefaults.DragHandle() }

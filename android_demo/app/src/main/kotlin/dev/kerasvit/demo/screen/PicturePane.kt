@@ -40,14 +40,17 @@ import androidx.compose.ui.unit.Constraints
 import androidx.compose.ui.unit.dp
 import androidx.compose.ui.unit.roundToIntRect
 import dev.kerasvit.core.CropBox
+import dev.kerasvit.core.Mask
 import dev.kerasvit.demo.R
 import dev.kerasvit.demo.source.BitmapPreview
+import dev.kerasvit.demo.state.Facing
 import dev.kerasvit.demo.state.FrameSize
 import dev.kerasvit.demo.state.UiState
 
 /**
  * What is classified: a picture, or what the camera sees. What the model leaves out is dimmed.
  *
+ * @param mask drawn over what the model sees
  * @param covered what lies over this pane at its edges
  * @param above what is laid over the picture
  */
@@ -57,6 +60,7 @@ internal fun PicturePane(
     host: Host,
     modifier: Modifier = Modifier,
     covered: PaddingValues = PaddingValues(),
+    mask: Mask? = null,
     above: @Composable BoxScope.() -> Unit,
 ) = BoxWithConstraints(modifier.clipToBounds().background(Color.Black)) {
     val window = Size(constraints.maxWidth.toFloat(), constraints.maxHeight.toFloat())
@@ -67,10 +71,14 @@ internal fun PicturePane(
         val place = placeOf(state, frame, window, free)
         val name = LocalWording.current.text(R.string.camera_shown)
         host.Camera(Modifier.at(place.picture).semantics { contentDescription = name })
+        // The system shows a front camera's picture as a mirror does; the model sees it as it is.
+        val isMirrored = state.wantedCamera == Facing.FRONT
+        if (mask != null) MaskOver(mask, place.seen, state.settings.opacity, isMirrored)
         Crop(place)
     } else if (bitmap != null) {
         val place = placeOf(state, FrameSize(bitmap.width, bitmap.height), window, free)
         Picture(bitmap, place.picture)
+        if (mask != null) MaskOver(mask, place.seen, state.settings.opacity)
         Crop(place)
     } else {
         Icon(

@@ -147,6 +147,11 @@ private fun Wording.engine(problem: Problem.EngineFailed): ProblemText {
             text(R.string.problem_not_finite_body),
             action = Action.CHOOSE_BACKEND,
         )
+        EngineFailure.UNKNOWN_CLASS -> ProblemText(
+            text(R.string.problem_unknown_class, backend),
+            text(R.string.problem_unknown_class_body),
+            action = Action.CHOOSE_MODEL,
+        )
         EngineFailure.OUT_OF_MEMORY ->
             told(R.string.problem_memory, R.string.problem_memory_body, Action.RETRY)
     }

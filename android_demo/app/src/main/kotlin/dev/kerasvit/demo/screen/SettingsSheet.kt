@@ -48,8 +48,8 @@ internal fun SettingsSheet(state: UiState, send: (Event) -> Unit) = ModalBottomS
         }
         Title(wording.text(R.string.setting_threads))
         Choice(THREADS, settings.threads, wording::count) { send(Event.ChooseThreads(it)) }
-        if (state.givesMapsOnly) return@Column
-        Title(wording.text(R.string.setting_threshold, wording.threshold(settings.threshold)))
+        if (state.namesNoClasses) return@Column
+        Title(wording.text(R.string.setting_threshold, wording.percents(settings.threshold)))
         val name = wording.text(R.string.setting_threshold_label)
         Slider(
             value = settings.threshold.toFloat(),

@@ -6,8 +6,12 @@ import android.icu.text.MeasureFormat
 import android.icu.util.Measure
 import android.icu.util.MeasureUnit
 import dev.kerasvit.core.Bundle
+import dev.kerasvit.core.ClassShare
+import dev.kerasvit.core.Mask
+import dev.kerasvit.core.MaskShape
 import dev.kerasvit.core.Measured
 import dev.kerasvit.core.Outcome
+import dev.kerasvit.core.Output
 import dev.kerasvit.core.PatchColours
 import dev.kerasvit.demo.R
 import dev.kerasvit.demo.state.Comparison
@@ -49,7 +53,7 @@ internal class Wording(val resources: Resources) {
     }
 
     /** "50%" */
-    fun threshold(percents: Int): String = percent(percents / 100.0, digits = 0)
+    fun percents(value: Int): String = percent(value / 100.0, digits = 0)
 
     /** Three digits: "0.42", "17.3", "167"; a dash if unknown. */
     fun milliseconds(value: Double): String = when {
@@ -147,6 +151,7 @@ internal class Wording(val resources: Resources) {
             description.model,
             text(R.string.model_input, description.input.width, description.input.height),
             features(bundle),
+            description.output.mask?.let(::masks),
             bundle.gallery?.pictures?.size?.let {
                 plural(R.plurals.model_gallery, it, count(it))
             },
@@ -169,6 +174,21 @@ internal class Wording(val resources: Resources) {
                 plural(R.plurals.model_features, output.size, count(output.size))
             else -> null
         }
+    }
+
+    private fun masks(shape: MaskShape): String {
+        val id = if (shape.isClassMap) R.string.model_class_map else R.string.model_mask_scores
+        return text(id, count(shape.columns), count(shape.rows))
+    }
+
+    /** What TalkBack says of the mask; its classes are named elsewhere. */
+    fun shown(mask: Mask): String =
+        mask.shares.size.let { plural(R.plurals.mask_shown, it, count(it)) }
+
+    /** "3 other classes: 0.4%" */
+    fun others(shares: List<ClassShare>): String {
+        val share = probability(shares.sumOf { it.share })
+        return plural(R.plurals.mask_others, shares.size, count(shares.size), share)
     }
 
     /** What TalkBack says of the picture. */
@@ -244,8 +264,8 @@ internal class Wording(val resources: Resources) {
     /** What a backend gave, beside what it is of. */
     fun facts(measured: Measured, bundle: Bundle?): List<Pair<String, String>> = listOfNotNull(
         R.string.verify_tensor to measured.run { difference(tensorDifference, tensorTolerance) },
-        (if (measured.foundClass == null) R.string.verify_features else R.string.verify_scores) to
-            measured.run { difference(scoreDifference, scoreTolerance) },
+        bundle?.description?.output.let { scores(it) to scores(it, measured) },
+        measured.otherPixels?.let { R.string.verify_mask to pixels(it.part, it.most) },
         measured.foundClass?.let { R.string.verify_class to classes(it, measured, bundle) },
         R.string.verify_time to withUnit(measured.inferenceMillis),
         bundle?.description?.let {
@@ -253,8 +273,23 @@ internal class Wording(val resources: Resources) {
         },
     ).map { (name, fact) -> text(name) to fact }
 
+    private fun scores(output: Output?): Int = when {
+        output?.mask?.isClassMap == true -> R.string.verify_mask
+        output?.givesFeatures == true || output?.map != null -> R.string.verify_features
+        else -> R.string.verify_scores
+    }
+
+    private fun scores(output: Output?, measured: Measured): String = measured.run {
+        if (output?.mask?.isClassMap == true) pixels(scoreDifference, scoreTolerance)
+        else difference(scoreDifference, scoreTolerance)
+    }
+
     private fun difference(value: Double, tolerance: Double): String =
         text(R.string.verify_difference, difference(value), difference(tolerance))
+
+    /** "other class: 0.02%, at most 0.41%" */
+    private fun pixels(value: Double, most: Double): String =
+        text(R.string.verify_pixels, percent(value, digits = 2), percent(most, digits = 2))
 
     private fun classes(found: Int, measured: Measured, bundle: Bundle?): String {
         fun name(index: Int?) = bundle?.labels?.getOrNull(index ?: -1) ?: "$index"

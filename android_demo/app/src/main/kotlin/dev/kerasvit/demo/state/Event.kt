@@ -24,6 +24,8 @@ sealed class Event {
 
     data class ChooseThreshold(val percent: Int) : Event()
 
+    data class ChooseOpacity(val percent: Int) : Event()
+
     data class Search(val query: String) : Event()
 
     data class ShowSettings(val areShown: Boolean) : Event()

@@ -16,6 +16,7 @@ private fun after(state: UiState, event: Event): UiState = when (event) {
     is Event.ChooseBackend -> state.with { copy(backend = event.backend) }
     is Event.ChooseThreads -> state.with { copy(threads = event.threads) }
     is Event.ChooseThreshold -> chooseThreshold(state, event.percent)
+    is Event.ChooseOpacity -> state.with { copy(opacity = event.percent) }
     is Event.Search -> state.with { copy(query = event.query) }
     is Event.ShowSettings -> state.copy(areSettingsShown = event.areShown)
     is Event.OfferZip -> state.copy(dialog = Dialog.Offered(event.uri))

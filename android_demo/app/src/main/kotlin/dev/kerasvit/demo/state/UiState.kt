@@ -2,6 +2,7 @@ package dev.kerasvit.demo.state
 
 import dev.kerasvit.core.BackendVerdict
 import dev.kerasvit.core.Bundle
+import dev.kerasvit.core.Mask
 import dev.kerasvit.core.PatchColours
 import dev.kerasvit.core.Prediction
 import dev.kerasvit.engine.Backend
@@ -78,9 +79,12 @@ data class UiState(
             return inputs.fold(FRAME_SIDE) { side, input -> maxOf(side, input.width, input.height) }
         }
 
-    /** Whether no class can be named: all that is used gives feature maps. */
-    val givesMapsOnly: Boolean
-        get() = used.isNotEmpty() && used.all { it.bundle?.description?.output?.map != null }
+    /** Whether no picture's class can be named: all that is used gives feature maps or masks. */
+    val namesNoClasses: Boolean
+        get() {
+            val outputs = used.map { it.bundle?.description?.output }
+            return outputs.isNotEmpty() && outputs.all { it?.map != null || it?.mask != null }
+        }
 
     private val used: List<Model>
         get() = listOfNotNull(model, rival.takeIf { settings.screen == Screen.COMPARE })
@@ -99,6 +103,8 @@ data class Settings(
     val threads: Int = 2,
     /** Percent: a class that is less probable is not named. */
     val threshold: Int = 50,
+    /** Percent: how much of a picture a mask covers up. */
+    val opacity: Int = 60,
     /** What was searched for in the labels. */
     val query: String = "",
 ) {
@@ -195,7 +201,7 @@ sealed class Result {
 
     /**
      * @property rows the most probable classes, the most probable first; there may be none of
-     *     features, and are none of a feature map
+     *     features, and are none of a feature map or a mask
      */
     data class Answer(
         val model: String,
@@ -207,6 +213,8 @@ sealed class Result {
         val similar: List<Similar>? = null,
         /** Of a feature map alone. */
         val patches: Patches? = null,
+        /** Of a segmenter alone. */
+        val mask: Mask? = null,
         /** How many of the camera's frames are classified in a second; null if not measured. */
         val framesPerSecond: Double? = null,
     ) : Result()

@@ -194,6 +194,7 @@ internal class LoadedModel(
         ),
         similar = similar(thumbnail),
         patches = patches(image),
+        mask = checkNotNull(last).mask(),
         framesPerSecond = framesPerSecond,
     )
 
