@@ -2,10 +2,10 @@
 
 Small models with random weights, one or more of each family of files. The libraries read each
 folder in environments of their own, timm and transformers at the model's image size and at two
-others, for which they resample positions by their own code. KerasHub reads some of transformers'
-folders; the image towers of CLIP and SigLIP, of which it reads no folders, get the same weights.
-The exit code is 3 if an output differs by more than 1e-5 of the largest, if a weight is missing or
-unexpected there, or if they could not be installed.
+others, for which they resample positions by their own code; EoMT only at its own. KerasHub reads
+some of transformers' folders; the image towers of CLIP and SigLIP, of which it reads no folders,
+get the same weights. The exit code is 3 if an output differs by more than 1e-5 of the largest, if a
+weight is missing or unexpected there, or if they could not be installed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from keras_vit._keras import keras
 from keras_vit.cli._printing import table
 from keras_vit.cli._program import run
 
-LIBRARIES = Environment("pytorch", ("timm==1.0.31", "transformers==5.24.0", "torch", "torchvision"))
+LIBRARIES = Environment(
+    "pytorch", ("timm==1.0.31", "transformers==5.24.0", "torch", "torchvision", "scipy")
+)
 KERAS_HUB_RUNNER = Path(__file__).resolve().with_name("keras_hub_runner.py")
 KERAS_HUB = Environment("keras hub", ("keras-hub==0.32.0", "safetensors"))
 SIZES = (32, 48, 24)  # the model's, a larger and a smaller one
@@ -40,6 +42,7 @@ _DINOV3 |= {"position_embedding": "none", "key_bias": False, "registers": 4}
 _EVA02 = {"rotation": "eva02", "key_bias": False, "resampling": "bicubic", "activation": "silu"}
 _EVA02 |= {"pooling": "token_gap", "norm_after_pooling": True, "mlp_kind": "gated_norm"}
 _CLIP = {"embedding_norm": True, "patch_bias": False, "layer_norm_eps": 1e-5, "activation": "quick"}
+_EOMT = {"dense_head": "eomt", "head_cells": 2, "num_queries": 6, "query_blocks": 1}
 # By name: the layout, fields of the spec, and classes.
 MODELS: dict[str, tuple[str, dict[str, Any], int]] = {
     "ViT": ("transformers", _SHARP, 5),
@@ -62,6 +65,9 @@ MODELS: dict[str, tuple[str, dict[str, Any], int]] = {
         _SHARP | {"pooling": "distilled_token", "representation_dim": 48},
         0,
     ),
+    "EoMT": ("transformers", _DINOV2 | _EOMT | {"registers": 4}, 5),
+    "EoMT, SwiGLU": ("transformers", _DINOV2 | _EOMT | _GATED | {"registers": 4}, 5),
+    "EoMT, DINOv3": ("transformers", _DINOV3 | _EOMT, 5),
     "timm": ("timm", {"resampling": "bicubic"}, 5),
     "timm, CLIP": ("timm", _CLIP | {"resampling": "bicubic"}, 5),
     "timm, LayerScale and registers": ("timm", _REGISTERS, 5),
@@ -97,14 +103,18 @@ images, answers = np.load("images.npz"), {}
 def pixels(size): return torch.tensor(images[str(size)].transpose(0, 3, 1, 2).copy())
 def of_transformers(size, headless):
     name = json.load(open("model/config.json"))["architectures"][0]
+    masks = name.startswith("Eomt")
     kind = transformers.AutoModelForImageClassification
-    kind = getattr(transformers, name) if headless else kind
+    kind = getattr(transformers, name) if headless or masks else kind
     model, found = kind.from_pretrained("model", output_loading_info=True)
     faults = [key for keys in found.values() for key in keys]
     assert not faults, faults
     asks = not model.config.model_type.startswith("dino")
     options = {"interpolate_pos_encoding": True} if asks and size != SIZES[0] else {}
     output = model.eval()(pixels(size), **options)
+    if masks:
+        both = (output.masks_queries_logits, output.class_queries_logits)
+        return torch.cat([each.flatten(1) for each in both], dim=1)
     embeds = output.image_embeds if "Projection" in name else None
     return embeds if embeds is not None else output.pooler_output if headless else output.logits
 def of_timm(size, headless):
@@ -144,11 +154,12 @@ def main(arguments: Arguments) -> None:
     for name, (layout, fields, classes) in MODELS.items():
         with tempfile.TemporaryDirectory() as folder:
             images = _write(layout, fields, classes, Path(folder))
-            found = differences(pythons[0], Path(folder), images, layout, classes)
+            sizes = SIZES[:1] if "dense_head" in fields else SIZES
+            found = differences(pythons[0], Path(folder), images, sizes, layout, classes)
             in_keras_hub = name in IN_KERAS_HUB
             found += [from_keras_hub(pythons[1], Path(folder), images)] if in_keras_hub else []
         cells = [f"{each:.1e}" for each in found]
-        rows.append((name, layout, *cells, *(() if in_keras_hub else ("",))))
+        rows.append((name, layout, *cells, *[""] * (len(SIZES) + 1 - len(cells))))
         if max(found) > 1e-5:
             failed.append(f"{name}: {max(found):.1e}")
     heads = ("model", "layout", *(f"{size} px" for size in SIZES), "KerasHub")
@@ -161,16 +172,25 @@ Images = dict[str, np.ndarray]
 
 
 def differences(
-    python: str, folder: Path, images: Images, layout: str, classes: int
+    python: str, folder: Path, images: Images, sizes: tuple[int, ...], layout: str, classes: int
 ) -> list[float]:
-    """The largest difference of an output at each of `SIZES`, as a fraction of the largest."""
-    settings = f"SIZES, LAYOUT, HEADLESS = {SIZES}, {layout!r}, {not classes}\n"
+    """The largest difference of an output at each of the sizes, as a fraction of the largest."""
+    settings = f"SIZES, LAYOUT, HEADLESS = {sizes}, {layout!r}, {not classes}\n"
     subprocess.run([python, "-c", settings + _READ], cwd=folder, check=True)
     answers = np.load(folder / "answers.npz")
     return [
-        _difference(np.asarray(_model(folder, size)(images[str(size)])), answers[str(size)])
-        for size in SIZES
+        _difference(_output(_model(folder, size), images[str(size)]), answers[str(size)])
+        for size in sizes
     ]
+
+
+def _output(model: keras_vit.ViT, images: np.ndarray) -> np.ndarray:
+    """The output, or of EoMT both in a row: masks (2, queries * cells), then classes."""
+    output = model(images)
+    if not isinstance(output, dict):
+        return np.asarray(output)
+    masks = np.asarray(output["masks"]).transpose(0, 3, 1, 2)  # (2, queries, rows, columns)
+    return np.concatenate([each.reshape(2, -1) for each in (masks, output["classes"].numpy())], 1)
 
 
 def from_keras_hub(python: str, folder: Path, images: Images) -> float:

@@ -57,7 +57,16 @@ CASES = (
     ("hf_siglip_classifier.safetensors", "hf_siglip_classifier", {}),
     ("hf_deit.safetensors", "hf_deit", {}),
     ("dinov2_linear.safetensors", "dinov2_linear", {"image_size": (32, 48)}),
+    ("eomt/transformers", "eomt/transformers", {}),
+    ("eomt/transformers_dinov3", "eomt/transformers_dinov3", {}),
+    ("eomt/own", "eomt/own", {"num_heads": 2}),
+    ("eomt/own_dinov3", "eomt/own_dinov3", {"num_heads": 2, "image_size": 32}),
 )
+# Arrays of PyTorch's models by our names; EoMT's without masked attention.
+NAMES = {
+    "images": "pixel_values", "scores": "low_logits", "masks": "none/mask_logits",
+    "classes": "none/class_logits", "encoded": "none/last_hidden_state",
+}  # fmt: skip
 
 
 def main() -> None:
@@ -65,8 +74,9 @@ def main() -> None:
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     header = f"{'outputs':27}{'layout of the file':82}{'logits':>9}{'encoded':>9}"
     print(f"Keras on {backend()}", header, "-" * len(header), sep="\n")
-    for source, outputs, arguments in CASES:
-        expected = _outputs(FIXTURES / f"{outputs}.io.npz")
+    for source, name, arguments in CASES:
+        outputs = FIXTURES / name / "io.npz"
+        expected = _outputs(outputs if outputs.exists() else FIXTURES / f"{name}.io.npz")
         with tempfile.TemporaryDirectory() as folder:
             file = _file(source, expected, Path(folder))
             with open_checkpoint(file) as checkpoint:
@@ -74,20 +84,21 @@ def main() -> None:
             model = keras_vit.model_from_weights(file, **arguments)
         if "head_kernel" in expected:
             model.get_layer("head").set_weights([expected["head_kernel"], expected["head_bias"]])
-        names = [name for name in ("logits", "scores", "encoded") if name in expected]
-        found = model.intermediates(*names).predict(expected["images"], verbose=0)
-        output = "scores" if "scores" in expected else "logits"
-        cells = "".join(f"{_difference(found, expected, n):>9}" for n in (output, "encoded"))
-        print(f"{outputs:27}{dialect:82}{cells}", flush=True)
+        found = model.predict(expected["images"], verbose=0)
+        found = found if isinstance(found, dict) else {"logits": found}
+        encoded = {}
+        if "encoded" in expected:
+            encoded = model.intermediates("encoded").predict(expected["images"], verbose=0)
+        cells = "".join(f"{_difference(each, expected):>9}" for each in (found, encoded))
+        print(f"{name:27}{dialect:82}{cells}", flush=True)
 
 
 def _outputs(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file, images last in channels; scores of classes before their resize."""
+    """The arrays of a file, images and maps last in channels."""
     arrays = dict(np.load(path))
-    if "low_logits" not in arrays:
-        return arrays
-    names = {"pixel_values": "images", "low_logits": "scores"}
-    return {new: arrays[old].transpose(0, 2, 3, 1) for old, new in names.items()}
+    named = {new: arrays[old] for new, old in NAMES.items() if old in arrays}
+    maps = {name: each.transpose(0, 2, 3, 1) for name, each in named.items() if each.ndim == 4}
+    return named | maps if named else arrays
 
 
 def _file(source, expected, folder: Path) -> Path:
@@ -97,8 +108,11 @@ def _file(source, expected, folder: Path) -> Path:
     return write(folder, source, expected["logits"].shape[1], expected["images"].shape[1:3])
 
 
-def _difference(found, expected, name: str) -> str:
-    return f"{np.abs(found[name] - expected[name]).max():.1e}" if name in found else "-"
+def _difference(found, expected) -> str:
+    same = found.keys() & expected.keys()
+    return (
+        f"{max(np.abs(found[name] - expected[name]).max() for name in same):.1e}" if same else "-"
+    )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from keras_vit import models
 from keras_vit._errors import UsageError
 from keras_vit.data.preprocessing import preprocess
 from keras_vit.decoded_masks import decode_masks
+from keras_vit.decoded_segments import decode_segments
 from keras_vit.labels import decode_predictions
 from keras_vit.models import *  # noqa: F403
 from keras_vit.runs import load_run
@@ -21,6 +22,7 @@ __all__ = [
     "ViTSpec",
     "decode_masks",
     "decode_predictions",
+    "decode_segments",
     "list_weights",
     "load_run",
     "load_weights",

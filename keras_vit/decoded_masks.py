@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from keras_vit._errors import UsageError, shown
-from keras_vit.data.luma_and_crop import central_box
+from keras_vit import bilinear
+from keras_vit._errors import UsageError
+from keras_vit.data.luma_and_crop import shown_size
 from keras_vit.data.masks import NO_CLASS
+from keras_vit.decoded_segments import checked_queries, checked_sizes, class_scores, seen_box
 from keras_vit.specs import Preprocessing
 
 _MOST_SCORES = 1 << 24  # of pixels that are interpolated at once, float32
@@ -28,12 +30,13 @@ def decode_masks(
 
     Scores are resized bilinearly, with the centres of pixels half a pixel from their edges, and the
     highest one of each pixel counts, the first of equals; so do transformers'
-    `post_process_semantic_segmentation` and DINOv2's evaluation.
+    `post_process_semantic_segmentation` and DINOv2's evaluation. The scores of an EoMT are sums of
+    its queries' classes, each times the probability that the pixel is in the query's mask.
 
     Args:
         predictions: what a segmenter or its opened bundle predicts: scores (n, rows, columns,
             classes), in Keras in a dict, or class maps, uint8 (n, rows, columns), which are
-            enlarged to the nearest pixel.
+            enlarged to the nearest pixel; or an EoMT's "masks" and "classes".
         model: the model or bundle, or its `Preprocessing`.
         sizes: height and width of each picture as it is seen, turned upright by EXIF; default: the
             model's input.
@@ -46,16 +49,12 @@ def decode_masks(
         UsageError: the predictions are not masks, are not finite or have more than 255 classes, or
             `sizes` are not two integers for each of them.
     """
-    outputs = _checked(predictions)
     preprocessing: Preprocessing = getattr(model, "preprocessing", model)
+    outputs = _outputs(predictions, preprocessing)
     if sizes is None:
         return [classes_at(output, preprocessing.size) for output in outputs]
-    shapes = [np.shape(size) for size in sizes]
-    if shapes != [(2,)] * len(outputs) or np.less(sizes, 1).any():
-        raise UsageError(
-            f"sizes must be (height, width) of each of the {len(outputs)} pictures. "
-            f"Received: {shown(sizes)}."
-        )
+    count = len(next(iter(predictions.values())) if isinstance(predictions, dict) else predictions)
+    sizes = checked_sizes(sizes, count, preprocessing)
     return [_placed(*each, preprocessing) for each in zip(outputs, sizes, strict=True)]
 
 
@@ -86,14 +85,14 @@ def classes_at(output: np.ndarray, size: tuple[int, int]) -> np.ndarray:
         size: height and width.
     """
     sides = zip(size, output.shape, strict=False)
-    vertical, horizontal = (_positions(*each) for each in sides)
+    vertical, horizontal = (bilinear.positions(*each) for each in sides)
     if output.ndim == 2:
         return output[
             np.ix_(*(np.floor(each + 0.5).astype(int) for each in (vertical, horizontal)))
         ]
     best = output.argmax(-1).astype(np.uint8)  # (rows, columns)
     (top, bottom, down), (left, right, across) = map(
-        _neighbours, (vertical, horizontal), output.shape[:2]
+        bilinear.neighbours, (vertical, horizontal), output.shape[:2]
     )
     corners = [best[np.ix_(y, x)] for y in (top, bottom) for x in (left, right)]
     classes = corners[0]
@@ -110,9 +109,14 @@ def classes_at(output: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     return classes
 
 
-def _checked(predictions: Any) -> np.ndarray:
-    """Scores or class maps, as `decode_masks` takes them."""
+def _outputs(predictions: Any, preprocessing: Preprocessing) -> Iterable[np.ndarray]:
+    """Scores or class maps, one by one, as `decode_masks` takes them."""
     is_dict = isinstance(predictions, dict)
+    if is_dict and "masks" in predictions:
+        masks, classes = checked_queries(predictions)
+        _check_classes(classes.shape[-1] - 1)
+        pairs = zip(masks, classes, strict=True)
+        return (class_scores(*pair, preprocessing.size) for pair in pairs)
     outputs = np.asarray(predictions.get("scores") if is_dict else predictions)
     if not (outputs.ndim == 4 and outputs.dtype.kind == "f") and not (
         outputs.ndim == 3 and outputs.dtype == np.uint8
@@ -121,35 +125,38 @@ def _checked(predictions: Any) -> np.ndarray:
             "predictions must be scores (n, rows, columns, classes) or class maps, uint8 (n, rows, "
             f"columns). Received: {outputs.dtype} {outputs.shape}."
         )
-    if outputs.ndim == 4 and outputs.shape[-1] > NO_CLASS:
-        raise UsageError(
-            f"masks have {NO_CLASS} classes at most. Received: {outputs.shape[-1]} classes."
-        )
+    if outputs.ndim == 4:
+        _check_classes(outputs.shape[-1])
     if not np.isfinite(outputs).all():
         raise UsageError("the scores must be finite numbers. Received: NaN or infinity.")
     return outputs
 
 
+def _check_classes(count: int) -> None:
+    if count > NO_CLASS:
+        raise UsageError(f"masks have {NO_CLASS} classes at most. Received: {count} classes.")
+
+
 def _placed(output: np.ndarray, size: tuple[int, int], preprocessing: Preprocessing) -> np.ndarray:
     """The mask of a picture of this size, of which the model saw the centre or all."""
     mask = np.full(size, NO_CLASS, np.uint8)
-    (top, bottom), (left, right) = (
-        (min(round(start), side - 1), max(round(end), round(start) + 1))
-        for (start, end), side in zip(central_box(size, preprocessing), size, strict=True)
-    )
+    (top, bottom), (left, right) = seen_box(size, preprocessing)
+    if preprocessing.pad:
+        rows, columns = shown_size(size, preprocessing)
+        output = _enlarged(output, preprocessing.size)[:rows, :columns]
     mask[top:bottom, left:right] = classes_at(output, (bottom - top, right - left))
     return mask
 
 
-def _positions(size: int, count: int) -> np.ndarray:
-    """Where the centres of `size` pixels lie between the centres of `count`, float64 (size,)."""
-    return np.clip((np.arange(size) + 0.5) * count / size - 0.5, 0, count - 1)
-
-
-def _neighbours(positions: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each position the indices on its two sides, and the weight of the second one."""
-    first = positions.astype(int)
-    return first, np.minimum(first + 1, count - 1), (positions - first).astype(np.float32)
+def _enlarged(output: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Scores or a class map of an image of this size, (height, width, ...)."""
+    if output.shape[:2] == size:
+        return output
+    if output.ndim == 2:
+        return classes_at(output, size)
+    down, across = (bilinear.matrix(*each) for each in zip(size, output.shape, strict=False))
+    # (rows, columns, classes) to (rows, width, classes) to (height, width, classes)
+    return np.tensordot(down, np.tensordot(output, across, (1, 1)).transpose(0, 2, 1), (1, 0))
 
 
 def _between(one: np.ndarray, other: np.ndarray, weight: np.ndarray) -> np.ndarray:

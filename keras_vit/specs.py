@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Annotated, Any, NamedTuple, get_args
 
 from msgspec import Meta, Struct
@@ -28,7 +28,13 @@ from keras_vit._checks import (
 from keras_vit._errors import UsageError, nearest, shown
 from keras_vit._json import Name, Sides, Text, check
 from keras_vit.encoder.block import MLPS
-from keras_vit.encoder.dense_heads import DENSE_HEADS, NO_DENSE_HEAD, DenseHead
+from keras_vit.encoder.dense_heads import (
+    DENSE_FIELDS,
+    DENSE_HEADS,
+    MOST_UPSCALINGS,
+    NO_DENSE_HEAD,
+    DenseHead,
+)
 from keras_vit.encoder.ops import Activation, HeadActivation
 from keras_vit.encoder.patch_grids import Tokens
 from keras_vit.encoder.poolings import POOLINGS
@@ -39,6 +45,7 @@ from keras_vit.encoder.weight_rows import with_present_names
 # published ViT has 48 blocks and 22 billion parameters.
 MOST_PARAMETERS, MOST_TOKENS = 30_000_000_000, 1 << 16
 MOST_BLOCKS, MOST_CHANNELS, _MOST_STAGES, _MOST_REGISTERS = 256, 1 << 18, 8, 1 << 10
+_MOST_QUERIES = 1 << 12
 RATES = ("dropout", "attention_dropout", "drop_path")  # fields of a ViTSpec, only for training
 
 
@@ -234,15 +241,21 @@ class ViTSpec(_Fields):
             the code that belongs to its family does it; see `resample_positions`.
         dense_head: a head with an answer for each place of the image, a name in `DENSE_HEADS`, in
             place of the pooling and what follows it. "linear": the classes of each patch, or of
-            `head_cells` x `head_cells` cells in it. "none": a classifier of the image.
-        head_cells: see `dense_head`; divides the stride.
+            `head_cells` x `head_cells` cells in it. "eomt": `num_queries` learned tokens precede
+            all others in the last `query_blocks` blocks; each of them has a mask, with a value for
+            each cell, and a class (EoMT, Kerssies et al. 2025). "none": a classifier of the image.
+        head_cells: see `dense_head`; of "linear" it divides the stride, of "eomt" it is a power of
+            two.
         head_norm: whether a BatchNorm precedes the linear layer of the dense head, as in DINOv2's.
+        num_queries: see `dense_head`. EoMT's published models have 200, semantic ones 100.
+        query_blocks: see `dense_head`. EoMT has 3 in S and B, 4 in L, 5 in g.
 
     Raises:
         UsageError: a field has the wrong type or is out of range, num_heads does not divide
             hidden_dim, positions need another hidden_dim, there are two layers after the pooling,
             or "distilled" has one, has normalized_features or has positions in attention; or there
-            is one beside a dense head, or its cells do not divide a patch.
+            is one beside a dense head, its cells do not divide a patch, or fields belong to another
+            one.
     """
 
     patch_size: int
@@ -278,6 +291,8 @@ class ViTSpec(_Fields):
     dense_head: str = NO_DENSE_HEAD
     head_cells: int = 1
     head_norm: bool = False
+    num_queries: int = 0
+    query_blocks: int = 0
 
     def __post_init__(self):
         self._check(_VIT_CHECKS)
@@ -314,13 +329,18 @@ class ViTSpec(_Fields):
 
     @property
     def cell(self) -> int:
-        """Height and width of the cells for which a dense head has scores, in pixels."""
+        """Height and width of the cells for which a linear head has scores, in pixels."""
         return self.stride // self.head_cells
 
     @property
     def dense(self) -> DenseHead | None:
         """The head with an answer for each place of the image; None for a classifier."""
         return DENSE_HEADS.get(self.dense_head)
+
+    @property
+    def upscalings(self) -> int:
+        """How often EoMT's head doubles rows and columns of the patches, to those of its cells."""
+        return self.head_cells.bit_length() - 1
 
     @property
     def class_token(self) -> bool:
@@ -400,21 +420,24 @@ class ViTSpec(_Fields):
                 f"Received: {between[0]}; leave it out."
             )
         most = POSITION_EMBEDDINGS[self.position_embedding].most_prefix_tokens
-        if self.prefix_tokens > most or (self.registers and most < math.inf):
+        others = self.registers or self.num_queries
+        if self.prefix_tokens > most or (others and most < math.inf):
             raise UsageError(
                 f"position_embedding={self.position_embedding!r} has entries for a class token and "
-                f"no further learned tokens. Received: pooling={self.pooling!r} and "
-                f"registers={self.registers}; choose others."
+                f"no further learned tokens. Received: pooling={self.pooling!r}, registers="
+                f"{self.registers} and num_queries={self.num_queries}; choose others."
             )
 
     def _check_dense_head(self) -> None:
-        if self.dense is None:
-            if self.head_cells != 1 or self.head_norm:
+        own = ("dense_head", *(self.dense.fields if self.dense else ()))
+        for name in DENSE_FIELDS.keys() - set(own):
+            if getattr(self, name) != DENSE_FIELDS[name]:
+                heads = [head for head, kind in DENSE_HEADS.items() if name in kind.fields]
                 raise UsageError(
-                    "head_cells and head_norm are for a dense_head. Received: "
-                    f"dense_head={self.dense_head!r}, head_cells={self.head_cells} and "
-                    f"head_norm={self.head_norm}."
+                    f"{name} is for dense_head={_or([repr(head) for head in heads])}. Received: "
+                    f"dense_head={self.dense_head!r} and {name}={getattr(self, name)}."
                 )
+        if self.dense is None:
             return
         between = [name for name in _BEFORE_A_CLASSIFIER if getattr(self, name)]
         if between:
@@ -422,10 +445,30 @@ class ViTSpec(_Fields):
                 f"dense_head={self.dense_head!r} reads the patches. Received: {between[0]}="
                 f"{getattr(self, between[0])!r}, which precedes a classifier; leave it out."
             )
-        if self.stride % self.head_cells:
+        if "num_queries" in self.dense.fields:
+            self._check_queries()
+        elif self.stride % self.head_cells:
             raise UsageError(
                 f"head_cells must divide the {self.stride} pixels of a patch. "
                 f"Received: head_cells={self.head_cells}."
+            )
+
+    def _check_queries(self) -> None:
+        if not self.num_queries or not 0 < self.query_blocks <= self.depth:
+            raise UsageError(
+                f"dense_head={self.dense_head!r} needs num_queries, such as 100 or 200, and "
+                f"query_blocks, 1 to {self.depth}. Received: num_queries={self.num_queries} and "
+                f"query_blocks={self.query_blocks}."
+            )
+        if self.head_cells != 1 << self.upscalings or self.upscalings > MOST_UPSCALINGS:
+            raise UsageError(
+                f"head_cells of dense_head={self.dense_head!r} must be a power of two, at most "
+                f"{1 << MOST_UPSCALINGS}. Received: head_cells={self.head_cells}."
+            )
+        if self.norm_after_pooling:
+            raise UsageError(
+                f"dense_head={self.dense_head!r} has no pooling. "
+                "Received: norm_after_pooling=True; leave it out."
             )
 
     def _hybrid_grid(self, height: int, width: int) -> tuple[int, int]:
@@ -471,6 +514,8 @@ _VIT_CHECKS = {
     **dict.fromkeys(RATES, fraction),
     **dict.fromkeys(["layer_norm_eps", "layer_scale"], positive_number),
     "registers": lambda field, value: _count(field, value, _MOST_REGISTERS),
+    "num_queries": lambda field, value: _count(field, value, _MOST_QUERIES),
+    "query_blocks": lambda field, value: _count(field, value, MOST_BLOCKS),
 }
 
 
@@ -544,6 +589,8 @@ class Preprocessing(_Fields):
         mean, scale: one number, or one for each channel, for pixel values in [0, 255]. PyTorch's
             ImageNet models use mean (123.675, 116.28, 103.53), scale (58.395, 57.12, 57.375).
         channels: of the model's input, 3 for RGB or 1 for grey.
+        pad: whether the whole image keeps its proportions: it is made as large as the size allows,
+            and black pixels fill the rest at the bottom or at the right (EoMT).
 
     Raises:
         UsageError: a field has the wrong type or is out of range.
@@ -556,10 +603,11 @@ class Preprocessing(_Fields):
     mean: float | tuple[float, float, float] = 127.5
     scale: float | tuple[float, float, float] = 127.5
     channels: int = 3
+    pad: bool = False
 
     def __post_init__(self):
         side = functools.partial(positive_integer, most=LONGEST_SIDE)
-        self._check({"height": side, "width": side, "crop": number})
+        self._check({"height": side, "width": side, "crop": number, "pad": flag})
         if self.height * self.width > MOST_PIXELS:
             raise UsageError(
                 f"an input has at most {MOST_PIXELS:,} pixels. "
@@ -576,6 +624,11 @@ class Preprocessing(_Fields):
             raise UsageError(
                 "interpolation='mediapipe' resizes the whole image, as MediaPipe does. "
                 f"Received: crop={self.crop!r}; leave it out."
+            )
+        if self.pad and (self.crop is not None or self.interpolation == "mediapipe"):
+            raise UsageError(
+                "pad=True is for the whole image, and not for MediaPipe's resize. Received: "
+                f"crop={self.crop!r} and interpolation={self.interpolation!r}; leave one out."
             )
         if integer(self.channels) not in PICTURE_CHANNELS:
             raise UsageError(
@@ -695,5 +748,5 @@ def _units(stages: Iterable[int], root: int) -> list[ResNetUnit]:
     return units
 
 
-def _or(values: list[int]) -> str:
+def _or(values: Sequence[Any]) -> str:
     return " or ".join(filter(None, [", ".join(map(str, values[:-1])), str(values[-1])]))

@@ -20,9 +20,10 @@ from keras_vit.cli import COMMANDS
 ROOT = Path(__file__).parents[1]
 # CONTRIBUTING.md draws this map. Private modules (`_files`, `_errors` ...) are level 0.
 LEVELS = {
-    **dict.fromkeys(("specs", "variant_specs", "labels", "neighbours", "layers", "encoder"), 0),
+    **dict.fromkeys(("specs", "variant_specs", "labels", "neighbours", "bilinear"), 0),
+    **dict.fromkeys(("layers", "encoder"), 0),
     **dict.fromkeys(("weights", "models", "data"), 1),
-    **dict.fromkeys(("mask_metrics", "decoded_masks"), 1),
+    **dict.fromkeys(("mask_metrics", "decoded_masks", "decoded_segments"), 1),
     **dict.fromkeys(("recipe", "runs", "frozen_features", "tflite", "zero_shot"), 2),
     **dict.fromkeys(("training", "evaluation", "deploy"), 3),
     **dict.fromkeys(("_public", "cli"), 4),

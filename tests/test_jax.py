@@ -93,10 +93,12 @@ def test_jax_reads_every_layout_to_the_references_outputs(jax):
     program = Path(__file__).parents[1] / "benchmarks" / "parity.py"
     header, _, _, *rows = jax(program).stdout.splitlines()
     assert header == "Keras on jax"
-    assert len(rows) == 36
+    assert len(rows) == 40
     for row in rows:
         name, *_, logits, encoded = row.split()
-        assert logits == "-" or float(logits) <= 2e-5, row
+        # The masks of eomt/own_dinov3 reach 26.
+        bound = {"eomt/own_dinov3": 1e-4}.get(name, 2e-5)
+        assert logits == "-" or float(logits) <= bound, row
         # BiT's final norm divides values of up to 80 by very small deviations, and timm_rope_gap's
         # values reach 29.
         bound = {"bit": 1e-4, "timm_rope_gap": 6e-5}.get(name, 5e-5)

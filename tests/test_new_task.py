@@ -39,10 +39,8 @@ keypoints/bias      head/bias      zeros    s s C
 )
 
 
-def heat_map_layers(patches, spec, grid, num_classes):
-    scores = DENSE_HEAD_LAYERS["linear"](
-        patches, dataclasses.replace(spec, head_norm=False), grid, num_classes
-    )["scores"]
+def heat_map_layers(tokens, spec, grid, num_classes):
+    scores = DENSE_HEAD_LAYERS["linear"](tokens, spec, grid, num_classes)["scores"]
     return {"heatmaps": keras.layers.Activation("sigmoid", name="heatmaps")(scores)}
 
 
@@ -147,7 +145,7 @@ def dots(count=160):
 @pytest.mark.flavours
 def test_a_run_of_a_new_task_is_trained_read_and_judged(added, invoke, tmp_path):
     spec = keras_vit.ViTSpec(8, 32, 2, 2, 64, dense_head="heat_maps", head_cells=8 // STRIDE)
-    model = keras_vit.ViT(dataclasses.replace(spec, head_norm=True), len(NAMES), SIZE)
+    model = keras_vit.ViT(spec, len(NAMES), SIZE)
     settings = training.Recipe(
         task="keypoints", image_size=SIZE, head_cells=8 // STRIDE, duration="200 steps",
         batch_size=32, learning_rate=1e-2, augment="mild_crop_flip", jit=False,
@@ -165,7 +163,7 @@ def test_a_run_of_a_new_task_is_trained_read_and_judged(added, invoke, tmp_path)
     code, _, error = invoke("train/predict.py", "--run", run.path, "a.png", cwd=tmp_path)
     assert code == 2
     assert (
-        "run: expected a model for classification or segmentation. Received: one for key" in error
+        "run: expected a model for classification, segmentation or panoptic. Received: one" in error
     )
 
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:  # the help of commands does not wait for it
     import numpy as np
 
 
+# The tasks of models that give a class to each pixel.
+WITH_MASKS = ("segmentation", "panoptic")
+
+
 @dataclasses.dataclass(frozen=True)
 class Predictor:
     """What gives scores to pictures.
@@ -73,7 +77,7 @@ class MaskPredictor:
 
     Attributes:
         description, model: as of a `Predictor`.
-        scores: scores or class maps of a batch of inputs, see `decode_masks`.
+        scores: what `decode_masks` reads, of a batch of inputs: a dict.
     """
 
     description: str
@@ -106,15 +110,16 @@ class MaskPredictor:
 
         images, inputs = zip(*prepared, strict=True)
         predicted = self.scores(np.concatenate(inputs))
-        seen = decode_masks(predicted, self.model)
-        for image, output, mask in zip(images, predicted, seen, strict=True):
+        for i, image in enumerate(images):
+            output = {name: each[i : i + 1] for name, each in predicted.items()}
+            [mask] = decode_masks(output, self.model)
             yield {"classes": shares_of(mask, self.labels), "mask": (image, output)}
 
-    def mask_of(self, image: np.ndarray, output: np.ndarray) -> np.ndarray:
+    def mask_of(self, image: np.ndarray, output: dict[str, np.ndarray]) -> np.ndarray:
         """The class of each pixel of an image, uint8 (height, width)."""
         from keras_vit.decoded_masks import decode_masks
 
-        [mask] = decode_masks(output[None], self.model, [image.shape[:2]])
+        [mask] = decode_masks(output, self.model, [image.shape[:2]])
         return mask
 
 
@@ -131,17 +136,20 @@ def check_out(out: Path) -> None:
 
 def check_predicts(task: str, place: object) -> None:
     """Raises a `UsageError` if there is no predictor for a model's task."""
-    if task not in ("classification", "segmentation"):
+    if task not in ("classification", *WITH_MASKS):
         raise UsageError(
-            f"{place}: expected a model for classification or segmentation. Received: one for "
-            f"{task}."
+            f"{place}: expected a model for classification, {' or '.join(WITH_MASKS)}. Received: "
+            f"one for {task}."
         )
 
 
 def of_bundle(folder: Path, bundle: Any) -> Predictor | MaskPredictor:
     """The predictor of an opened bundle."""
     if bundle.is_mask:
-        return MaskPredictor(_described(folder, bundle), bundle, bundle.predict)
+        predict = bundle.predict
+        return MaskPredictor(
+            _described(folder, bundle), bundle, lambda inputs: {"scores": predict(inputs)}
+        )
     if bundle.output_kind == "feature_map":
         raise UsageError(
             f"{folder} gives a feature map, which names no class; look at it on a page, made by: "

@@ -21,7 +21,9 @@ from keras_vit.encoder.ops import Activation
 
 _SUFFIXES = {".npz": "npz", ".safetensors": "safetensors", ".keras": "keras", "": "saved_model"}
 # Options that have the names of what overrides a file's own statements.
-_OVERRIDES = ("positions", "grid", "allow_nonfinite", "num_heads", "activation", "layer_norm_eps")
+_OVERRIDES = (
+    "positions", "grid", "allow_nonfinite", "added_to", "num_heads", "activation", "layer_norm_eps",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Arguments:
     """The file to write; a folder for a SavedModel."""
     to: Literal["npz", "safetensors", "keras", "saved_model"] | None = None
     """The format of OUT; default: the format of its suffix, a SavedModel if it has none."""
-    layout: Literal["timm", "transformers"] = "timm"
+    layout: Literal["timm", "transformers", "eomt"] = "timm"
     """The library whose names a .safetensors file uses; its JSON files are written beside it."""
     inspect: Path | None = None
     """Describe this file or run folder and write nothing; no model is built."""
@@ -53,6 +55,9 @@ class Arguments:
     """That of the MLPs; default: that of IN, or of the library whose names IN has."""
     layer_norm_eps: float | None = None
     """The epsilon of LayerNorm; default: that of IN, or of the library whose names IN has."""
+    added_to: Path | None = None
+    """The file of the encoder that the weights of IN are added to: those of EoMT's own files with
+    DINOv3 are differences."""
     allow_nonfinite: bool = False
     """Accept NaN and infinite values."""
     overwrite: bool = False
@@ -250,6 +255,8 @@ def _summary(spec: Any, variant: str | None) -> str:
     mlp = "MLP" if spec.mlp_kind == "plain" else f"{spec.mlp_kind} MLP"
     registers = f", {spec.registers} registers" if spec.registers else ""
     rotation = f", rotation {spec.rotation}" if spec.rotation != "none" else ""
+    if spec.num_queries:
+        head += f", EoMT with {spec.num_queries} queries in {spec.query_blocks} blocks"
     return (
         f"{name}: {stem}hidden {spec.hidden_dim}, {spec.depth} blocks, {spec.num_heads} heads, "
         f"{mlp} {spec.mlp_dim}, patch {spec.patch_size}, pooling {spec.pooling}{head}"

@@ -133,6 +133,7 @@ def _described(preprocessing: Any) -> str:
     """The preprocessing in words."""
     height, width, crop = preprocessing.height, preprocessing.width, preprocessing.crop
     part = "the whole image" if crop is None else f"the centre {crop:.1%} of the short side"
+    part = "the whole image, padded and" if preprocessing.pad else part
     scaled = f"{preprocessing.mean} subtracted, divided by {preprocessing.scale}"
     grey = ", made grey" if preprocessing.channels == 1 else ""
     return f"{part} resized to {height} x {width} ({preprocessing.interpolation}){grey}, {scaled}"

@@ -17,6 +17,7 @@ from keras_vit._errors import UsageError
 from keras_vit.cli import _options
 from keras_vit.cli._arguments import option
 from keras_vit.cli._predictions import (
+    WITH_MASKS,
     MaskPredictor,
     Predictor,
     check_out,
@@ -113,6 +114,6 @@ def _predictor(arguments: Arguments) -> Predictor | MaskPredictor:
         model, description = run.model(), f"{'run' if arguments.run else 'newest run'} {run}"
         activation = run.loss
     predict = functools.partial(model.predict, verbose=0)
-    if model.task == "segmentation":
-        return MaskPredictor(description, model, lambda inputs: predict(inputs)["scores"])
+    if model.task in WITH_MASKS:
+        return MaskPredictor(description, model, predict)
     return Predictor(description, model, predict, activation=activation)

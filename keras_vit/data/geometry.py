@@ -294,8 +294,10 @@ def moved_mask(mask: tf.Tensor, matrix: tf.Tensor, size: tuple[int, int], fill: 
 
 def of_whole(size: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
     """The matrix of `whole` for a picture of this height and width, int32 (2,)."""
-    (top, bottom), (left, right) = tf_preprocessing.box(*tf.unstack(size), preprocessing)
-    return _of_box([top, left, bottom - top, right - left], preprocessing)
+    sides = tf.unstack(size)
+    (top, bottom), (left, right) = tf_preprocessing.box(*sides, preprocessing)
+    shown = tf_preprocessing.shown_in(*sides, preprocessing)
+    return _of_box([top, left, bottom - top, right - left], preprocessing, shown)
 
 
 def _of_box(

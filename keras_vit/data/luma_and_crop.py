@@ -1,4 +1,4 @@
-"""What preprocessing computes in every array library, with the same bits: grey, and the crop."""
+"""What preprocessing computes in every array library, with the same bits: grey, crop, and size."""
 
 from __future__ import annotations
 
@@ -22,6 +22,37 @@ def luma(pixels: Any, floor: Callable[[Any], Any] = np.floor) -> Any:
     """
     red, green, blue = (pixels[..., i : i + 1] for i in range(3))
     return floor((red * 19595.0 + green * 38470.0 + blue * 7471.0 + 32768.0) / 65536.0)
+
+
+def shown_size(
+    sides: tuple[Any, Any],
+    preprocessing: Preprocessing,
+    over: Callable[[Any, Any], Any] = operator.truediv,
+    rounded: Callable[[Any], Any] = round,
+    truncated: Callable[[Any], Any] = int,
+    choose: Callable[[Any, Any, Any], Any] = lambda condition, x, y: x if condition else y,
+) -> tuple[Any, Any]:
+    """Height and width in the model's input of what is seen of a picture, in pixels.
+
+    Those of the input, except for `pad`. One of them may then be a pixel less than the input's:
+    this is the arithmetic of transformers' `get_size_with_aspect_ratio`.
+
+    Args:
+        sides: height and width of the picture, integers.
+        preprocessing: the size, and whether it pads.
+        over, rounded, truncated, choose: divide numbers, make numbers to integers, and take one of
+            two, in the library of `sides`.
+    """
+    if not preprocessing.pad:
+        return preprocessing.size
+    (height, width), (rows, columns) = sides, preprocessing.size
+    is_tall = columns * height >= rows * width
+    across, down = over(rows * width, height), over(columns * height, width)
+    shown = (
+        choose(is_tall, truncated(over(across * height, width)), rounded(down)),
+        choose(is_tall, rounded(across), truncated(over(down * width, height))),
+    )
+    return tuple(choose(side < 1, 1, side) for side in shown)
 
 
 def central_box(

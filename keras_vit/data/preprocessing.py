@@ -16,7 +16,7 @@ from keras_vit._checks import reads_pictures, received_model
 from keras_vit._errors import UsageError
 from keras_vit.data import mediapipe
 from keras_vit.data.images import rgb_images
-from keras_vit.data.luma_and_crop import central_box, luma
+from keras_vit.data.luma_and_crop import central_box, luma, shown_size
 from keras_vit.data.source import Source
 from keras_vit.specs import Preprocessing
 
@@ -91,18 +91,22 @@ def preprocess_image(image: np.ndarray, preprocessing: Preprocessing) -> np.ndar
 
 
 def resize(image: Image.Image, preprocessing: Preprocessing) -> Image.Image:
-    """Crops and resizes an RGB image to `preprocessing.size`.
+    """Crops, resizes or pads an RGB image to `preprocessing.size`.
 
     The width is always resized first. Pillow 13 and newer resize the height of some pictures
     first; then rounding between the two steps changes pixels by one level or more.
     """
     if preprocessing.interpolation == "mediapipe":
         return Image.fromarray(mediapipe.resize(np.asarray(image), preprocessing.size))
-    height, width = preprocessing.size
+    height, width = shown_size((image.height, image.width), preprocessing)
     (top, bottom), (left, right) = central_box((image.height, image.width), preprocessing)
     method = Image.Resampling[preprocessing.interpolation.upper()]
     image = image.resize((width, image.height), method, box=(left, 0, right, image.height))
-    return image.resize((width, height), method, box=(0, top, width, bottom))
+    image = image.resize((width, height), method, box=(0, top, width, bottom))
+    if preprocessing.pad:
+        shown, image = image, Image.new("RGB", preprocessing.size[::-1])
+        image.paste(shown)
+    return image
 
 
 def normalise(pixels: Any, preprocessing: Preprocessing) -> np.ndarray:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from keras_vit._errors import UsageError
 from keras_vit.data import mediapipe, picture_limits
-from keras_vit.data.luma_and_crop import central_box, luma
+from keras_vit.data.luma_and_crop import central_box, luma, shown_size
 from keras_vit.specs import Preprocessing
 
 _BITS = 22
@@ -166,9 +166,9 @@ def decode(content: tf.Tensor) -> tf.Tensor:
 
 
 def resize(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
-    """Crops and resizes uint8 (n, height, width, 3) with the same result as `preprocessing.resize`.
+    """`preprocessing.resize` of uint8 (n, height, width, 3), with the same result.
 
-    As in `preprocessing.resize`, the width is resized first.
+    As there, the width is resized first.
     """
     new_height, new_width = preprocessing.size
     if preprocessing.crop is None and images.shape[1:3] == preprocessing.size:
@@ -176,10 +176,16 @@ def resize(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
     if preprocessing.interpolation == "mediapipe":
         return _warped(images, preprocessing.size)
     count, height, width = tf.unstack(tf.shape(images)[:3])
-    rows, columns = box(height, width, preprocessing)
+    shown = shown_in(height, width, preprocessing)
+    # Where it begins, and the pixels of the picture for one of the result.
+    rows, columns = (
+        (start, _quotient(end - start, side))
+        for (start, end), side in zip(box(height, width, preprocessing), shown, strict=True)
+    )
     if preprocessing.interpolation == "nearest":
-        images = tf.gather(images, _nearest(*columns, new_width), axis=2)
-        return tf.gather(images, _nearest(*rows, new_height), axis=1)
+        images = tf.gather(images, _nearest(width, *columns, new_width), axis=2)
+        images = tf.gather(images, _nearest(height, *rows, new_height), axis=1)
+        return _padded(images, shown) if preprocessing.pad else images
     cubic = preprocessing.interpolation == "bicubic"
     # The axis that is resampled is moved to the front, so that whole lines are added.
     taps = _taps(width, *columns, new_width, cubic)
@@ -195,7 +201,8 @@ def resize(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
     lines = tf.reshape(tf.transpose(lines, (1, 0, 2, 3)), (height, count * new_width * 3))
     lines = _resample(lines, *_taps(height, *rows, new_height, cubic))
     lines = tf.reshape(lines, (new_height, count, new_width, 3))
-    return tf.transpose(lines, (1, 0, 2, 3))  # (n, new_height, new_width, 3)
+    images = tf.transpose(lines, (1, 0, 2, 3))  # (n, new_height, new_width, 3)
+    return _padded(images, shown) if preprocessing.pad else images
 
 
 def _rgb(images):
@@ -379,17 +386,39 @@ def box(height, width, preprocessing: Preprocessing):
     return [[tf.cast(edge, tf.float32) for edge in pair] for pair in found]
 
 
-def _nearest(start, end, size: int):
-    """The input index of each of `size` output pixels between start and end."""
-    step = _quotient(end - start, size)
+def shown_in(height, width, preprocessing: Preprocessing):
+    """`shown_size` of a picture of this height and width, integers."""
+    sides = (tf.cast(height, tf.float64), tf.cast(width, tf.float64))  # exact, as in Python
+
+    def truncated(x):
+        return tf.cast(x, tf.int64)
+
+    def choose(condition, x, y):
+        return tf.where(condition, tf.cast(x, tf.int64), tf.cast(y, tf.int64))
+
+    return shown_size(
+        sides, preprocessing, _quotient, lambda x: truncated(tf.round(x)), truncated, choose
+    )
+
+
+def _padded(images, shown):
+    """Images (n, height, width, 3) whose pixels below and beside `shown` are black."""
+    rows, columns = (tf.range(images.shape[i + 1]) < tf.cast(shown[i], tf.int32) for i in (0, 1))
+    return images * tf.cast(rows[:, None, None] & columns[None, :, None], tf.uint8)
+
+
+def _nearest(count, start, step, size: int):
+    """The index in `count` pixels of each of `size` pixels, which are `step` of them apart."""
     # Summed step by step as in Pillow, because rounding decides at the edge of a pixel.
     steps = tf.concat([[tf.cast(start, tf.float64) + step / 2], tf.fill([size - 1], step)], 0)
-    return tf.cast(tf.cumsum(steps), tf.int32)
+    return tf.minimum(tf.cast(tf.cumsum(steps), tf.int32), count - 1)
 
 
-def _taps(size, start, end, places: int, cubic: bool):
-    """The indices and weights of the lines whose sum is an output line: (taps, places) int32."""
-    scale = _quotient(end - start, places)
+def _taps(size, start, scale, places: int, cubic: bool):
+    """The indices and weights of the lines whose sum is an output line: (taps, places) int32.
+
+    Places beyond the picture, which are padded afterwards, get any line.
+    """
     widened = tf.maximum(scale, 1)
     support = (2 if cubic else 1) * widened
     centre = tf.cast(start, tf.float64) + (tf.range(places, dtype=tf.float64) + 0.5) * scale
@@ -398,7 +427,7 @@ def _taps(size, start, end, places: int, cubic: bool):
     index = first + tf.range(tf.reduce_max(last - first))[:, None]
     x = tf.abs((tf.cast(index, tf.float64) - centre + 0.5) * (1 / widened))
     weights = tf.where(index < last, _cubic(x) if cubic else tf.maximum(1 - x, 0), 0)
-    weights = weights / tf.reduce_sum(weights, 0) * 2.0**_BITS
+    weights = tf.math.divide_no_nan(weights, tf.reduce_sum(weights, 0)) * 2.0**_BITS
     return tf.minimum(index, size - 1), tf.cast(weights + 0.5 * tf.sign(weights), tf.int32)
 
 

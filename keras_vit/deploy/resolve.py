@@ -123,12 +123,18 @@ def resolve(
             TensorFlow.
     """
     labels = label_names(labels) if labels else None
+    outputs_of(model)  # models for other tasks may have several outputs
     shape = input_shape(model)
     check_float32(model)
     base, tail = backbone(model) or (None, None)
     own_head = base is not None and tail is None
     reader = _reader(model)
     preprocessing = preprocessing or (reader and reader.preprocessing)
+    if preprocessing is not None and preprocessing.pad:
+        raise UsageError(
+            "files are for images that are stretched or cropped. Received: a preprocessing with "
+            "pad=True; pass one with pad=False."
+        )
     if preprocessing is not None and preprocessing.shape != shape[1:]:
         raise UsageError(
             f"the model reads images {shape[1:]}, height, width and channels. Received: a "

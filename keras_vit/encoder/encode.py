@@ -18,14 +18,16 @@ def encode(ops: Ops, images, only: int | None = None, as_map: bool = False):
         only: the last block computes its output only for the first `only` tokens; None for all.
         as_map: whether to stop before the pooling, with the patches (batch, patches, hidden_dim).
     """
-    depth = ops.spec.depth
+    depth, queries = ops.spec.depth, ops.spec.num_queries
     x = ops.part("patch_encoder", embed, images)
     for i in range(depth):
+        if queries and i == depth - ops.spec.query_blocks:
+            x = ops.part("query_tokens", after_queries, x)
         x = ops.part(f"encoderblock_{i}", transformer_block, x, only if i == depth - 1 else None)
         ops.tap(f"encoderblock_{i}", x)
     x = x if ops.spec.norm_after_pooling else ops.norm("encoder_norm", x)
     if as_map:
-        return ops.rest(x, ops.spec.prefix_tokens)
+        return ops.rest(x, queries + ops.spec.prefix_tokens)
     pooling = POOLINGS[ops.spec.pooling].call
     x = ops.part("pooling", pooling, x) if pooling else x
     x = ops.norm("encoder_norm", x) if ops.spec.norm_after_pooling else x
@@ -34,6 +36,11 @@ def encode(ops: Ops, images, only: int | None = None, as_map: bool = False):
             x = ops.tanh(ops.dense("pre_logits", x))
     x = ops.dense("projection", x) if ops.spec.projection_dim else x
     return ops.normalized(x) if ops.spec.normalized_features else x
+
+
+def after_queries(ops: Ops, x):
+    """EoMT's queries, then all other tokens."""
+    return ops.concat([ops.constant("tokens", x), x])
 
 
 NORM_ROWS = rows("""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit._checks import keras_vit_model
+from keras_vit._errors import UsageError
 from keras_vit._keras import ops
 from keras_vit.data.input_range import check_inputs
 from keras_vit.encoder.block import transformer_block
@@ -129,7 +130,15 @@ def each_block(model: Any, inputs: np.ndarray) -> Iterator[tuple[np.ndarray, Any
     Yields:
         The attention scores, float32 (n, heads, tokens, tokens), whose rows sum to 1; and the
         output, a tensor (n, tokens, hidden_dim).
+
+    Raises:
+        UsageError: the model is an EoMT, of whose tokens only some are of its encoder.
     """
+    if model.spec.num_queries and model.num_classes:
+        raise UsageError(
+            "attention is shown of an encoder. Received: a model whose last blocks also see "
+            f"{model.spec.num_queries} queries; build it with num_classes=0."
+        )
     x = model.intermediates("embedded")(inputs, training=False)["embedded"]
     for i in range(model.spec.depth):
         block = model.get_layer(f"encoderblock_{i}")

@@ -13,6 +13,7 @@ from keras_vit.layers.pooling import (
     TokenMeanPooling,
     TokenPooling,
 )
+from keras_vit.layers.query_tokens import QueryTokens
 from keras_vit.layers.residual_unit import PreActivationUnit, ResidualUnit
 from keras_vit.layers.std_conv import StdConv
 from keras_vit.layers.stochastic_depth import StochasticDepth
@@ -31,6 +32,7 @@ __all__ = [
     "PatchEncoder",
     "Patches",
     "PreActivationUnit",
+    "QueryTokens",
     "ResidualUnit",
     "StdConv",
     "StochasticDepth",

@@ -13,7 +13,7 @@ from typing import Any
 
 from keras_vit._checks import PICTURE_CHANNELS, label_names
 from keras_vit._errors import UsageError
-from keras_vit.encoder.dense_heads import NO_DENSE_HEAD
+from keras_vit.encoder.dense_heads import DENSE_FIELDS, DENSE_HEADS
 from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.labels import imagenet2012_labels
 from keras_vit.models.bit import BiT
@@ -29,8 +29,7 @@ from keras_vit.weights.loading import Loaded, Target, fill, match
 from keras_vit.weights.published_weights import HUB, PublishedWeights
 
 # Options of `load_weights` that the constructors take too, besides the fields of the spec.
-LOAD_OPTIONS = ("positions", "grid", "resize_patches", "allow_nonfinite")
-_DENSE = ("dense_head", "head_cells", "head_norm")
+LOAD_OPTIONS = ("positions", "grid", "resize_patches", "allow_nonfinite", "added_to")
 _BIASES = ("query_bias", "key_bias", "value_bias", "patch_bias")
 
 
@@ -93,8 +92,8 @@ def create_model(
         name: name of the model; default: name of the variant.
         overrides: fields of `ViTSpec` or `ResNetSpec`, such as dropout=0.1, pooling="gap" or
             in_channels=1 for grey pictures, to which weights for RGB are folded as in
-            `load_weights`; with weights also `positions`, `grid`, `resize_patches` and
-            `allow_nonfinite` of `load_weights`.
+            `load_weights`; with weights also `positions`, `grid`, `resize_patches`,
+            `allow_nonfinite` and `added_to` of `load_weights`.
 
     Raises:
         UsageError: a name or a keyword is unknown, or the file does not fit the model.
@@ -220,13 +219,14 @@ def from_checkpoint(
     """
     options = {name: value for name, value in request.overrides.items() if name in LOAD_OPTIONS}
     overrides = {name: value for name, value in request.overrides.items() if name not in options}
-    allow_nonfinite = options.pop("allow_nonfinite", False)
+    allow_nonfinite, added_to = options.pop("allow_nonfinite", False), options.pop("added_to", None)
+    added_to = added_to if added_to is None else locate(added_to)[0]
     labels = None if request.labels is None else label_names(request.labels)
     # A head for the same number of other classes would give wrong names.
     same_labels = labels is None or checkpoint.labels in (None, labels)
     keeps_head = request.num_classes in (None, checkpoint.num_classes) and same_labels
     keeps_head &= all(
-        overrides.get(name) in (None, getattr(checkpoint.spec, name, None)) for name in _DENSE
+        overrides.get(name) in (None, getattr(checkpoint.spec, name, None)) for name in DENSE_FIELDS
     )
     num_classes = checkpoint.num_classes if request.num_classes is None else request.num_classes
     if not checkpoint.num_classes and isinstance(spec, ViTSpec):
@@ -246,10 +246,14 @@ def from_checkpoint(
     preprocessing = request.preprocessing
     if preprocessing is None:
         preprocessing = _known_preprocessing(checkpoint, published, size, spec.in_channels)
+        has_queries = num_classes and getattr(spec, "num_queries", 0)
+        if preprocessing is not None and preprocessing.pad and not has_queries:
+            # No file for phones has it, and answers other than masks do not need it.
+            preprocessing = dataclasses.replace(preprocessing, pad=False)
     model = model_class(spec)(
         spec, num_classes, size, preprocessing=preprocessing, labels=labels, **request.build
     )
-    return model, fill(model, checkpoint, matched, allow_nonfinite)
+    return model, fill(model, checkpoint, matched, allow_nonfinite, added_to)
 
 
 def model_class(spec: Spec) -> type[ViT | BiT]:
@@ -336,12 +340,15 @@ def _as_in_file(
         "representation_dim": stored.representation_dim if keeps_head else None,
         "projection_dim": stored.projection_dim if keeps_head else None,
         # So are a dense head, how a head compares its input, and what its logits mean.
-        **({name: getattr(stored, name) for name in _DENSE} if keeps_head else {}),
+        **({name: getattr(stored, name) for name in DENSE_FIELDS} if keeps_head else {}),
         "normalized_features": keeps_head and stored.normalized_features,
         "head_activation": stored.head_activation if keeps_head else "softmax",
     }
-    if overrides.get("dense_head") == NO_DENSE_HEAD:
-        fields |= {"head_cells": 1, "head_norm": False}
+    if "dense_head" in overrides:
+        # What the file's head has, and the other one lacks.
+        head = DENSE_HEADS.get(overrides["dense_head"])
+        own = head.fields if head else ()
+        fields |= {name: value for name, value in DENSE_FIELDS.items() if name not in own}
     return dataclasses.replace(spec, **fields | overrides)
 
 

@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from keras_vit.encoder.block import transformer_block
+from keras_vit.encoder.dense_heads import DENSE_FIELDS
 from keras_vit.encoder.embedding import embed
 from keras_vit.encoder.encode import encode
 from keras_vit.encoder.ops import Ops
@@ -74,11 +75,14 @@ def profile(
         num_classes: number of logits; 0 for no head.
         image_size: input size in pixels, one number or (height, width).
     """
+    if spec.dense is not None and not num_classes:
+        spec = dataclasses.replace(spec, **DENSE_FIELDS)
     ops = _Counter(spec, num_classes, image_size)
     if isinstance(spec, ViTSpec):
         if spec.stem is not None:
             ops.convolutions(spec.stem.units)
-        ops.classify(encode(ops, None, as_map=spec.dense is not None))
+        patches = encode(ops, None, as_map=spec.dense is not None)
+        ops.answer_queries(patches) if spec.num_queries else ops.classify(patches)
     else:
         ops.convolutions(spec.units)
         ops.classify((spec.channels,))
@@ -193,6 +197,22 @@ class _Counter(Ops):
                 self.flops["head"] += 2 * math.prod(x[:-1]) * math.prod(shape)
                 if self.spec.dense is not None:
                     self.held["head"] += _PIXEL_SCORES * math.prod(self.size) * shape[-1]
+
+    def answer_queries(self, patches: tuple[int, ...]) -> None:
+        """Counts EoMT's head: upscaled patches, and the class and the mask of each query."""
+        queries, (count, width) = self.spec.num_queries, patches
+        for path, shape in self.shapes.items():
+            if re.fullmatch(r"(head|mask_dense_\d)/kernel", path):
+                self.flops[_layer(path)] += 2 * queries * math.prod(shape)
+            elif match := re.fullmatch(r"upscaling_(\d)_(conv_transpose|depthwise)/kernel", path):
+                larger = count * 4 ** (int(match[1]) + 1)
+                places = larger if match[2] == "depthwise" else larger // 4
+                self.flops[_layer(path)] += 2 * places * math.prod(shape)
+                # The outputs of the convolution and of what follows it: a GELU, or a norm.
+                self.held[_layer(path)] += _ACTIVATION * larger * width
+        cells = count * self.spec.head_cells**2
+        self.flops["head"] += 2 * cells * queries * width  # the products are the masks
+        self.held["head"] += _PIXEL_SCORES * cells * queries
 
     def _hold(self, x: tuple[int, ...], times: float = 1) -> tuple[int, ...]:
         """Counts an array of a block; those of other parts are few."""

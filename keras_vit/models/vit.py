@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from keras_vit._keras import keras, register
 from keras_vit.encoder.block import BLOCK_OPTIONS
 from keras_vit.encoder.embedding import EMBEDDING_OPTIONS, TOKENS
@@ -12,12 +14,13 @@ from keras_vit.layers import (
     GroupNorm,
     PatchEncoder,
     Patches,
+    QueryTokens,
     ResidualUnit,
     StdConv,
     TransformerBlock,
 )
 from keras_vit.layers.pooling import POOLING_LAYERS
-from keras_vit.models.dense_head_layers import DENSE_HEAD_LAYERS
+from keras_vit.models.dense_head_layers import DENSE_HEAD_LAYERS, patch_tokens
 from keras_vit.models.image_model import ImageModel, head
 from keras_vit.specs import ResNetStem, ViTSpec
 
@@ -27,7 +30,10 @@ class ViT(ImageModel):
     """A functional `keras.Model`: images to logits (batch, num_classes).
 
     With a `dense_head` of the spec the output is a dict. Of "linear" it has the "scores" of
-    classes, float32 (batch, rows, columns, num_classes), before a resize to the image.
+    classes, float32 (batch, rows, columns, num_classes), before a resize to the image. Of "eomt" it
+    has "masks", logits of the cells of each query, float32 (batch, rows, columns, num_queries),
+    and "classes", logits of each query's class (batch, num_queries, num_classes + 1), of which the
+    last is "nothing"; attention is never masked.
 
     Images are (batch, height, width, spec.in_channels).
 
@@ -39,9 +45,10 @@ class ViT(ImageModel):
     projected patches; "embedded" (batch, tokens, hidden_dim), with class token and positions;
     "attention_{i}" (batch, heads, tokens, tokens), the attention scores of block i;
     "encoderblock_{i}", the output of block i; "encoded", all tokens after the final norm, if it
-    comes before the pooling; "feature_map" (batch, rows, columns, hidden_dim), its patches;
-    "pre_logits", the input of the head; "logits". Hybrids also have "gn_root" (batch, height / 2,
-    width / 2, channels), before its relu, and the output of each "block{i}_unit{j}".
+    comes before the pooling, with EoMT's queries first; "feature_map" (batch, rows, columns,
+    hidden_dim), its patches; "pre_logits", the input of the head; "logits". Hybrids also have
+    "gn_root" (batch, height / 2, width / 2, channels), before its relu, and the output of each
+    "block{i}_unit{j}".
 
     Args:
         spec: the hyperparameters.
@@ -96,7 +103,7 @@ class ViT(ImageModel):
             scores = AttentionScores(block, dtype=block.dtype_policy, name=name)
             return scores(block.input)
         if name == "feature_map":
-            patches = self._intermediate("encoded")[:, self.spec.prefix_tokens :]
+            patches = self._intermediate("encoded")[:, -math.prod(self.grid) :]
             # (batch, patches, hidden_dim) to (batch, rows, columns, hidden_dim)
             return keras.layers.Reshape((*self.grid, self.spec.hidden_dim))(patches)
         if name == "pre_logits" and self.spec.dense is not None:
@@ -128,15 +135,17 @@ class ViT(ImageModel):
         rates = (spec.dropout, spec.attention_dropout)
         positions = (spec.position_embedding, grid, spec.class_token)
         options = {name: getattr(spec, name) for name in BLOCK_OPTIONS}
+        queries = spec.num_queries if num_classes else 0
         for i in range(spec.depth):
+            if queries and i == spec.depth - spec.query_blocks:
+                x = QueryTokens(queries, name="query_tokens")(x)
             drop_path, name = spec.drop_path * i / max(spec.depth - 1, 1), f"encoderblock_{i}"
             x = TransformerBlock(*sizes, *rates, drop_path, *positions, **options, name=name)(x)
         norm = keras.layers.LayerNormalization(epsilon=spec.layer_norm_eps, name="encoder_norm")
         x = x if spec.norm_after_pooling else norm(x)
         if spec.dense is not None:
-            x = keras.layers.Cropping1D((spec.prefix_tokens, 0), name="patch_tokens")(x)
             layers = DENSE_HEAD_LAYERS[spec.dense_head]
-            return layers(x, spec, grid, num_classes) if num_classes else x
+            return layers(x, spec, grid, num_classes) if num_classes else patch_tokens(x, grid)
         if POOLINGS[spec.pooling].call:
             x = POOLING_LAYERS[spec.pooling](spec, "pooling")(x)
         x = norm(x) if spec.norm_after_pooling else x

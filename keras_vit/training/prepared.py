@@ -81,6 +81,7 @@ def build(
     # Each pixel of a picture needs an answer, also at the edges.
     is_whole = recipe.interpolation == "mediapipe" or recipe.task != "classification"
     whole = {"crop": None} if is_whole else {}
+    whole |= {"pad": False} if recipe.crop or recipe.interpolation == "mediapipe" else {}
     model.preprocessing = dataclasses.replace(model.preprocessing, **whole | _resize(recipe))
     return model
 

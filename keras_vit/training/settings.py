@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from keras_vit._errors import UsageError
-from keras_vit.encoder.dense_heads import DENSE_HEADS, NO_DENSE_HEAD
+from keras_vit.encoder.dense_heads import DENSE_FIELDS, DENSE_HEADS
 from keras_vit.encoder.masked_patches import check_decoder, check_maskable, masked_count
 from keras_vit.encoder.poolings import POOLINGS
 from keras_vit.recipe import SELF_SUPERVISED, Recipe, only
@@ -168,10 +168,10 @@ def spec_fields(recipe: Recipe, spec: Spec, name: str = "the model") -> dict[str
         fields["drop_path"] = recipe.drop_path
     if head is not None:
         own = spec.head_cells if spec.dense_head == head else 1
+        fields |= {} if spec.dense_head == head else {**DENSE_FIELDS, "head_norm": True}
         fields |= {"dense_head": head, "head_cells": recipe.head_cells or own}
-        fields |= {} if spec.dense_head == head else {"head_norm": True}
     elif spec.dense is not None:
-        fields |= {"dense_head": NO_DENSE_HEAD, "head_cells": 1, "head_norm": False}
+        fields |= DENSE_FIELDS
     return fields | channels
 
 

@@ -19,7 +19,7 @@ from keras_vit._checks import LONGEST_SIDE, Resampling, label_names
 from keras_vit._errors import UsageError
 from keras_vit._json import Lines, Side, Sides
 from keras_vit.encoder.block import BLOCK_OPTIONS, MLPS, SHOWN_BY_ROWS, all_block_rows
-from keras_vit.encoder.dense_heads import DENSE_HEADS
+from keras_vit.encoder.dense_heads import DENSE_HEADS, MOST_UPSCALINGS, DenseHead
 from keras_vit.encoder.embedding import EMBEDDING_SHOWN_BY_ROWS, embedding_rows
 from keras_vit.encoder.patch_grids import Tokens
 from keras_vit.encoder.poolings import POOLINGS
@@ -50,11 +50,14 @@ _AXES = {
     "resnet/root_block/standardized_conv2d/kernel": ("", "", "in_channels", ""),
     "registers": ("", "registers", ""),
     "projection/kernel": ("", "projection_dim"),
+    "panoptic/queries": ("", "num_queries", ""),
     "Transformer/encoderblock_0/MlpBlock_3/Dense_0/bias": ("mlp_dim",),
 }
 _BLOCK_0 = "Transformer/encoderblock_0/"
 _MOST_COMPUTED = 1 << 25
-_NUMERICS = ("activation", "layer_norm_eps", "num_heads", "norm_after_pooling", "rotation")
+_NUMERICS = (
+    "activation", "layer_norm_eps", "num_heads", "norm_after_pooling", "rotation", "query_blocks",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,12 +99,13 @@ class Checkpoint:
 
     @property
     def head(self) -> str:
-        """The prefix of the head's keys: "head", or "resnet/head/conv2d" in BiT's files.
+        """The prefix of the classifier's keys: "head", or "resnet/head/conv2d" in BiT's files.
 
-        That of a dense head is its task.
+        That of a dense head begins with its task.
         """
-        dense = self._dense_task
-        return dense or ("resnet/head/conv2d" if self.layout.family.bit else "head")
+        if self._dense is not None:
+            return self._dense.classes_key
+        return "resnet/head/conv2d" if self.layout.family.bit else "head"
 
     @property
     def num_classes(self) -> int:
@@ -111,17 +115,19 @@ class Checkpoint:
             UsageError: the head's bias does not have exactly one dimension.
         """
         shape = self.shape(f"{self.head}/bias")
-        if shape is not None and len(shape) != 1 and not self._dense_task:
+        dense = self._dense
+        if shape is not None and len(shape) != 1 and dense is None:
             raise UsageError(
                 f"{self.path}: {self.head}/bias must have one dimension. Received: shape={shape}."
             )
-        return shape[-1] if shape else 0
+        return shape[-1] - bool(dense and dense.none_class) if shape else 0
 
     @property
-    def _dense_task(self) -> str:
-        """The task of the dense head in the file; "" if it has none."""
-        tasks = (head.task for head in DENSE_HEADS.values())
-        return next((task for task in tasks if f"{task}/bias" in self.layout.places), "")
+    def _dense(self) -> DenseHead | None:
+        """The dense head in the file, if it has one."""
+        keys = self.layout.places
+        heads = DENSE_HEADS.values()
+        return next((head for head in heads if f"{head.classes_key}/bias" in keys), None)
 
     @functools.cached_property
     def metadata(self) -> dict[str, Any]:
@@ -178,7 +184,7 @@ class Checkpoint:
         if "activation" in stated:  # a BiT's spec has none
             return stated
         try:
-            shown = {"registers": 0, **self._sizes, **self._options()}
+            shown = {"registers": 0, **self._sizes, **self._options(), **self._dense_head()}
             stated = hub_config.stated_numerics(config, shown, "cls" in self.layout.places)
         except UsageError as error:
             raise UsageError(f"{self.path}: {error}") from None
@@ -382,7 +388,11 @@ class Checkpoint:
         )
 
     def _dense_head(self) -> dict[str, Any]:
-        # Of files that do not state their spec, only DINOv2's have one.
+        # Of files that do not state their spec, only DINOv2's and EoMT's have one.
+        if self.shape("panoptic/queries") is not None:
+            template = "panoptic/upscaling_{i}/norm/scale"
+            upscalings = sum(numbers(template, key) is not None for key in self.layout.places)
+            return {"dense_head": "eomt", "head_cells": 1 << min(upscalings, MOST_UPSCALINGS)}
         kernel = self.shape("segmentation/kernel")
         if kernel is None:
             return {}

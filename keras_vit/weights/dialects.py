@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from keras_vit._errors import UsageError
 from keras_vit.weights.families import FAMILIES, Family
-from keras_vit.weights.names import fill, numbers, official_keys, outline
+from keras_vit.weights.names import POSITION_TABLE, fill, numbers, official_keys, outline
 from keras_vit.weights.places import Place, Shape
 from keras_vit.weights.tensors import display
 
@@ -254,7 +254,7 @@ def _vit(name: str, shape: Shape, class_token: bool) -> _Weights:
         complete = not class_token or math.isqrt(count) ** 2 != count
         trait = "big_vision's positions" if complete else "positions without a class slot"
         place = Place(form="same" if complete else "grid")
-        yield "Transformer/posembed_input/pos_embedding", place, trait
+        yield POSITION_TABLE, place, trait
     elif match := re.fullmatch(r"Transformer/encoderblock(_\d+)?/(\w+)(/.*)", name):
         block, part, rest = match.groups()
         trait = "Linen names" if part in _LINEN else ""

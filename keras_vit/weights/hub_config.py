@@ -20,6 +20,8 @@ _SIZES = {
     "key_bias": "key_bias",
     "value_bias": "value_bias",
     "projection_dim": "projection_dim",
+    "num_queries": "num_queries",
+    "head_cells": "num_upscale_blocks",
 }
 _SIZE_OF = {key: size for size, keys in _SIZES.items() for key in keys.split()}
 _GATED = _SIZES["mlp_kind"].split()
@@ -118,6 +120,8 @@ def _fits(key: str, value: Any, sizes: Mapping[str, Any]) -> bool:
         return isinstance(value, (int, float)) and _has_width(value * sizes["hidden_dim"], sizes)
     if key in _GATED:
         return bool(value) == (size != "plain")
+    if key == "num_upscale_blocks":
+        return type(value) is int and 0 <= value < size == 1 << value
     if key in _DIVISORS:
         return type(value) is int and value > 0 and size % value == 0
     if key == "input_size":  # timm keeps its default of 3 for models of other channels

@@ -59,6 +59,7 @@ class _Processor(NamedTuple):
     rescale_factor: float = 1 / 255
     do_normalize: bool = True
     do_pad: bool = False
+    do_split_image: bool = False
     rescale_offset: bool = False
 
 
@@ -70,6 +71,7 @@ _PROCESSORS = {
     "DeiT": _Processor({"height": 256, "width": 256}, 3, 224, do_center_crop=True),
     "DINOv3ViT": _Processor({"height": 224, "width": 224}, 2, None, _MEAN, _STD),
     "Siglip": _Processor({"height": 224, "width": 224}, 3),
+    "Eomt": _Processor({"shortest_edge": 640, "longest_edge": 640}, 2, None, _MEAN, _STD),
     **dict.fromkeys(("Bit", "ViTHybrid", "CLIP"), _CLIP),
 }
 
@@ -113,7 +115,9 @@ def transformers_preprocessing(config: dict[str, Any]) -> Preprocessing:
 
     Args:
         config: the content of a preprocessor_config.json, for an image processor or (in old files)
-            a feature extractor of ViT, DeiT, ViTHybrid, BiT, CLIP, SigLIP or DINOv3; default: ViT.
+            a feature extractor of ViT, DeiT, ViTHybrid, BiT, CLIP, SigLIP, DINOv3 or EoMT; default:
+            ViT. Where EoMT's cuts pictures into windows along their longer side, the central one
+            remains.
 
     Returns:
         The equivalent as one crop, one resize and (x - mean) / scale for pixels in [0, 255]; mean
@@ -126,8 +130,9 @@ def transformers_preprocessing(config: dict[str, Any]) -> Preprocessing:
     kind, defaults = _processor(config)
     stated = {name: value for name, value in config.items() if value is not None}
     fields = defaults._asdict() | stated
-    for name in ("do_resize", "do_rescale", "do_pad", "rescale_offset"):
-        if bool(fields[name]) != getattr(defaults, name):
+    own = ("do_pad", "do_split_image") if kind == "Eomt" else ()
+    for name in ("do_resize", "do_rescale", "do_pad", "do_split_image", "rescale_offset"):
+        if bool(fields[name]) != getattr(defaults, name) and name not in own:
             _refuse(name, fields[name])
     if kind == "DeiT" and fields["do_center_crop"]:
         fields["size"] = {"shortest_edge": min(_sides("size", fields["size"]))}
@@ -139,11 +144,18 @@ def transformers_preprocessing(config: dict[str, Any]) -> Preprocessing:
     resample = fields["resample"]
     if isinstance(resample, int):
         resample = _PILLOW.get(resample, resample)
+    if kind == "Eomt":
+        height, width, crop = _eomt_geometry(fields)
+    else:
+        height, width, crop = _transformers_geometry(fields, "shortest_edge" in defaults.size)
     return Preprocessing(
-        *_transformers_geometry(fields, "shortest_edge" in defaults.size),
+        height,
+        width,
+        crop,
         _interpolation("resample", resample),
         _per_channel("image_mean", fields["image_mean"], 1 / factor),
         _per_channel("image_std", fields["image_std"], 1 / factor),
+        pad=kind == "Eomt" and crop is None,
     )
 
 
@@ -184,6 +196,11 @@ def processor_config(model: Any) -> dict[str, dict[str, Any]]:
 
 def _processor_geometry(preprocessing: Preprocessing) -> dict[str, Any] | None:
     size = {"height": preprocessing.height, "width": preprocessing.width}
+    if preprocessing.pad:
+        edges = dict.fromkeys(("shortest_edge", "longest_edge"), preprocessing.height)
+        is_square = preprocessing.height == preprocessing.width
+        geometry = {"image_processor_type": "EomtImageProcessor", "size": edges, "do_pad": True}
+        return geometry if is_square else None
     if preprocessing.crop is None:
         return {"image_processor_type": "ViTImageProcessor", "size": size}
     if preprocessing.height != preprocessing.width:
@@ -233,6 +250,20 @@ def _transformers_geometry(
     if edge or (height, width) != _sides("size", size):
         _refuse("crop_size", fields["crop_size"], f"of size={shown(size)}")
     return height, width, None
+
+
+def _eomt_geometry(fields: dict[str, Any]) -> tuple[int, int, float | None]:
+    """Height and width of the input, and the crop fraction, of EoMT's image processor."""
+    size, windows = fields["size"], bool(fields["do_split_image"])
+    known = {"shortest_edge", "longest_edge"}
+    if not isinstance(size, dict) or not {"shortest_edge"} <= size.keys() <= known:
+        _refuse("size", size)
+    side, longest = _side("size", size["shortest_edge"]), size.get("longest_edge")
+    if longest not in ((None,) if windows else (None, side)):
+        _refuse("size", size, f"with do_split_image={windows}")
+    if windows and fields["do_pad"]:
+        _refuse("do_pad", True, "with do_split_image")
+    return side, side, 1.0 if windows else None
 
 
 def _interpolation(field: str, name: Any) -> str:

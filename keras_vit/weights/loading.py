@@ -17,6 +17,7 @@ import numpy as np
 from keras_vit._checks import Resampling, choice, keras_vit_model
 from keras_vit._errors import UsageError, shown
 from keras_vit.encoder.block import BLOCK_OPTIONS, SHOWN_BY_ROWS
+from keras_vit.encoder.dense_heads import DENSE_FIELDS
 from keras_vit.encoder.embedding import EMBEDDING_SHOWN_BY_ROWS
 from keras_vit.encoder.encode import NORM_ROWS
 from keras_vit.encoder.patch_grids import Grid
@@ -36,6 +37,7 @@ from keras_vit.weights.tensors import display
 
 Head = Literal["keep", "reset"]
 _PATCHES = "embedding/kernel"
+_LEAST_SCALE = 0.25  # of the last norm, on average
 _FOLDED = 3  # channels of the kernels that can be folded to another number
 # No published table has more positions than this. The limit keeps memory bounded.
 _MOST_POSITIONS = 1 << 16
@@ -79,6 +81,7 @@ def load_weights(
     grid: Grid | None = None,
     resize_patches: bool = False,
     allow_nonfinite: bool = False,
+    added_to: str | os.PathLike | None = None,
 ) -> Loaded:
     """Loads a file of weights into a built model. Either all weights are loaded or none.
 
@@ -98,13 +101,16 @@ def load_weights(
         path: the file, or a folder with a model.safetensors.
         head: "keep" loads the head too. "reset" ignores the file's head, and the model's head
             starts at zero, for fine-tuning on other classes. A pre_logits or projection layer in
-            the file is then ignored too, if the model has none.
+            the file is then ignored too, if the model has none. Of EoMT only the classifier is
+            reset if the queries are the same.
         positions: the resampling of position tables, see `resample_positions`; default: as the
             code that belongs to the file's family does it, "bilinear" for official files.
         grid: rows and columns of the file's position table, if it is not square and the file
             does not state them.
         resize_patches: allow patch kernels of another size to be resized (FlexiViT).
         allow_nonfinite: accept NaN and infinite values, which are otherwise refused.
+        added_to: the file of an encoder to whose weights those of this file are added, because they
+            are the differences: EoMT's own files with DINOv3 are.
 
     Returns:
         A record of the loading, with the detected layout; it prints as one line.
@@ -120,7 +126,7 @@ def load_weights(
     changes = {"positions": positions, "grid": grid, "resize_patches": resize_patches}
     with open_checkpoint(path, getattr(model.spec, "num_heads", None)) as checkpoint:
         matched = match(model, checkpoint, head, check_stated=True, **changes)
-        return fill(model, checkpoint, matched, allow_nonfinite)
+        return fill(model, checkpoint, matched, allow_nonfinite, added_to)
 
 
 class Target(NamedTuple):
@@ -187,7 +193,7 @@ def match(
     names = {name.key: name for name in names}
     places, dropped = dict(checkpoint.layout.places), ()
     if head == "reset":
-        heads = head_keys(checkpoint.layout.family.bit)
+        heads = _reset_keys(target, checkpoint)
         names = {key: name for key, name in names.items() if key not in heads}
         dropped = tuple(k for k in places if k in heads or _drops(target.spec, k))
         places = {key: place for key, place in places.items() if key not in dropped}
@@ -198,19 +204,68 @@ def match(
             changes[key] = change
     matched = Match(names, places, changes, dropped, head)
     _check_names(target, checkpoint, matched)
-    _check_fields(target, checkpoint, checkpoint.stated if check_stated else ("num_heads",))
+    stated = checkpoint.stated if check_stated else ("num_heads",)
+    # The blocks that queries are added to belong to the head.
+    fields = stated if head == "keep" else [name for name in stated if name != "query_blocks"]
+    _check_fields(target, checkpoint, fields)
     if check_stated and head == "keep":
         _check_pooling(target, checkpoint)
         _check_labels(target, checkpoint)
     return matched
 
 
+def _reset_keys(target: Target | Any, checkpoint: Checkpoint) -> tuple[str, ...]:
+    """The keys of the head that starts anew: of queries that are the same, only the classifier."""
+    keys, dense = head_keys(checkpoint.layout.family.bit), target.spec.dense
+    if dense is not None and dense.classifier and target.num_classes:
+        fields = ("dense_head", *dense.fields)
+        if all(getattr(target.spec, f) == getattr(checkpoint.spec, f, None) for f in fields):
+            return tuple(key for key in keys if key.startswith(f"{dense.classifier}/"))
+    return keys
+
+
 def fill(
-    model: Any, checkpoint: Checkpoint, matched: Match, allow_nonfinite: bool = False
+    model: Any,
+    checkpoint: Checkpoint,
+    matched: Match,
+    allow_nonfinite: bool = False,
+    added_to: str | os.PathLike | None = None,
 ) -> Loaded:
-    """Loads the weights that `match` returned into a built model, either all or none."""
+    """Loads the weights that `match` returned into a built model, either all or none.
+
+    Args:
+        model, checkpoint, matched: as in `match`.
+        allow_nonfinite, added_to: as in `load_weights`.
+    """
     if not allow_nonfinite:
         _check_finite(checkpoint, matched.places)
+    if added_to is None:
+        _check_whole(checkpoint)
+        return _filled(model, checkpoint, matched)
+    encoder = dataclasses.replace(model.spec, **DENSE_FIELDS)
+    with open_checkpoint(added_to, encoder.num_heads) as other:
+        base = match(Target(encoder, 0, model.image_size), other, "reset")
+        if not allow_nonfinite:
+            _check_finite(other, base.places)
+        loaded = _filled(model, checkpoint, matched)
+        _filled(model, other, base, added=True)
+    return dataclasses.replace(loaded, dialect=f"{loaded.dialect}, added to {other.dialect}")
+
+
+def _check_whole(checkpoint: Checkpoint) -> None:
+    """Raises a `UsageError` if the file holds differences: its last norm scales by nearly 0."""
+    if not checkpoint.layout.family.differences:
+        return
+    scale = checkpoint.read(NORM_ROWS[0].key)
+    if np.abs(scale).mean() < _LEAST_SCALE:
+        raise UsageError(
+            f"{checkpoint.path} holds differences from an encoder's weights: its last norm scales "
+            f"by {np.abs(scale).mean():.2g}; pass added_to=, the file of the encoder."
+        )
+
+
+def _filled(model: Any, checkpoint: Checkpoint, matched: Match, added: bool = False) -> Loaded:
+    """Assigns the weights, or adds them to those of the model."""
     # Each tensor of the file is read once and then freed, even if it contains several weights.
     groups = defaultdict(list)
     for key, place in matched.places.items():
@@ -223,8 +278,9 @@ def fill(
             array = matched.places[key].official(tensor, shape)
             variable = name.variable(model)
             array = change.apply(array) if change else array
-            variable.assign(array.reshape(tuple(variable.shape)))  # heads and their width as one
-    if matched.head == "reset" and model.num_classes:
+            array = array.reshape(tuple(variable.shape))  # heads and their width as one
+            variable.assign(np.asarray(variable) + array if added else array)
+    if matched.head == "reset" and model.num_classes and not added:
         _reset_head(model)
     resampled = tuple(sorted({change.description for change in matched.changes.values()}))
     dialect, ignored = checkpoint.dialect, checkpoint.layout.ignored

@@ -45,8 +45,8 @@ def _rows(table: str) -> list[Row]:
 
 # Sizes: D hidden_dim, H heads, d = D/H, M mlp_dim, P patch_size, I channels of its input, G
 # registers, F width of the pooling's output, E of its projection, R of the head's input, C classes,
-# s cells of a dense head along a side of a patch; channels of a ResNet: w of the root; i, n and o
-# at the input, inside and at the output of a unit.
+# s cells of a dense head along a side of a patch, Q queries, K = C + 1; channels of a ResNet: w of
+# the root; i, n and o at the input, inside and at the output of a unit.
 # Columns: prefixes of official keys and of paths.
 _EMBEDDING = ("", "patch_encoder/")
 _BLOCK = ("Transformer/encoderblock_{i}/", "encoderblock_{i}/")
@@ -107,6 +107,7 @@ _ATTENTION_POSITIONS = (
     "Transformer/encoderblock_{i}/MultiHeadDotProductAttention_1/",
     "encoderblock_{i}/attention/",
 )
+POSITION_TABLE = f"{_POSITIONS[0]}pos_embedding"  # of learned positions, first of the class token
 _NUMBER = re.compile(r"\{[^}]*\}|\d+")
 # The digits that a format such as {i} or {i:02} writes. Blocks have at most four digits.
 _DIGITS = {"": "0|[1-9][0-9]{0,3}", "02": "[0-9]{2}|[1-9][0-9]{2,3}"}
@@ -142,7 +143,9 @@ class WeightName:
                 f"{model.name}: Keras has quantised {self.path} ({holder.quantization_mode}); "
                 "use the model as it was before quantize()."
             )
-        return getattr(holder, variable)
+        # tf_keras has another name for the kernel of a depthwise convolution.
+        other = f"depthwise_{variable}"
+        return getattr(holder, other if hasattr(holder, other) else variable)
 
 
 def weight_names(spec: Spec, num_classes: int, image_size: Size) -> list[WeightName]:
@@ -170,7 +173,7 @@ def official_keys(bit: bool = False) -> list[tuple[str, str]]:
         tables = [_STEM, _UNIT, NORM_ROWS, REPRESENTATION_ROWS, PROJECTION_ROWS]
         tables += [nested(embedding_rows(TOKENS), *_EMBEDDING), nested(all_block_rows(), *_BLOCK)]
         tables += [_HEAD, *map(pooling_rows, POOLINGS)]
-        tables += [head.rows for head in DENSE_HEADS.values()]
+        tables += [[*head.rows, *head.upscalings] for head in DENSE_HEADS.values()]
         tables += [rows for kind in POSITION_EMBEDDINGS.values() for rows in _position_rows(kind)]
     return [(key, path) for table in tables for key, path, *_ in table]
 
@@ -195,7 +198,7 @@ def pooling_keys(pooling: str) -> set[str]:
 
 def head_keys(bit: bool = False) -> tuple[str, ...]:
     """The official keys of all kinds of heads."""
-    dense = [row for head in DENSE_HEADS.values() for row in head.rows]
+    dense = [row for head in DENSE_HEADS.values() for row in head.all_rows()]
     return tuple(row.key for row in (_BIT_HEAD if bit else [*_HEAD, *dense]))
 
 
@@ -248,6 +251,8 @@ def _vit(spec: ViTSpec, num_classes: int, image_size: Size) -> list[WeightName]:
         or features // (1 + spec.two_classifiers),
         "C": num_classes,
         "s": spec.head_cells,
+        "Q": spec.num_queries,
+        "K": num_classes + 1,
     }
     tokens = spec.tokens(image_size)
     table, bias = _position_rows(POSITION_EMBEDDINGS[spec.position_embedding])
@@ -259,7 +264,8 @@ def _vit(spec: ViTSpec, num_classes: int, image_size: Size) -> list[WeightName]:
         names += _names(block, sizes, i) + _position_names(bias, tokens, spec.num_heads, i)
     if spec.dense is not None:
         # The norm that follows a pooling is not in a model without one.
-        tail = [*([] if spec.norm_after_pooling else NORM_ROWS), *spec.dense.rows]
+        head = spec.dense.all_rows(spec.upscalings)
+        tail = [*([] if spec.norm_after_pooling else NORM_ROWS), *head]
     else:
         pooling = pooling_rows(spec.pooling)
         tail = [*NORM_ROWS, *pooling, *REPRESENTATION_ROWS, *PROJECTION_ROWS, *_HEAD]

@@ -26,6 +26,8 @@ _FORMS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray
     "conv": (lambda array: array.transpose(3, 2, 0, 1), lambda array: array.transpose(2, 3, 1, 0)),
     # (1, 1 + n, D) to (1, n, D), and back with zeros for the class token
     "grid": (lambda array: array[:, 1:], lambda array: np.pad(array, ((0, 0), (1, 0), (0, 0)))),
+    # (1, 1 + n, D) to (n, D), and back in the same way
+    "rows": (lambda array: array[0, 1:], lambda array: np.pad(array, ((1, 0), (0, 0)))[None]),
 }
 
 
@@ -38,7 +40,7 @@ class Place(NamedTuple):
             "norm" ((C,) or (1, 1, 1, C)); "in" and "out" (a matrix (outputs, inputs) as in PyTorch;
             the official array has one input axis for "in", one output axis for "out"); "cells" (the
             last axis is the first); "conv" (OIHW); "grid" (a position table without a row for the
-            class token).
+            class token); "rows" (the same without the first axis).
         part, parts: if the file stacks several official arrays along the first axis, such as
             query, key and value in timm: the index of this array, and their number.
         scanned: whether layers are stacked along an additional first axis, as in big_vision.
@@ -73,6 +75,8 @@ class Place(NamedTuple):
             return tuple(one[axis] for axis in ((2, 3, 1, 0) if len(one) == 4 else (1, 0)))
         if self.form == "table":
             return (1, *one)
+        if self.form == "rows":
+            return (1, one[0] + 1, *one[1:]) if one else one
         if self.form == "cells":
             return (*one[1:], *one[:1])
         if self.zeros[1] and len(one) > 1:

@@ -17,7 +17,7 @@ from keras_vit._errors import UsageError
 from keras_vit.specs import ResNetSpec
 from keras_vit.weights.families import FAMILIES, Family, FileLayout
 from keras_vit.weights.hub_preprocessing import PIL_CODES
-from keras_vit.weights.names import WeightName, weight_names
+from keras_vit.weights.names import POSITION_TABLE, WeightName, weight_names
 from keras_vit.weights.places import place_of
 from keras_vit.weights.tensors import METADATA
 
@@ -32,7 +32,8 @@ def save_weights(model: Any, path: str | os.PathLike, layout: FileLayout | None 
     timm; for a BiT, by google-research/big_transfer and timm. With "timm" and "transformers"
     (`.safetensors`), the JSON files that these libraries need are written too: if `path` is
     folder/model.safetensors, `timm.create_model("local-dir:folder")` or
-    `AutoModelForImageClassification.from_pretrained("folder")` opens it. Properties that a layout
+    `AutoModelForImageClassification.from_pretrained("folder")` opens it. "eomt" (`.safetensors`)
+    has the names of tue-mps/eomt. Properties that a layout
     cannot express (the spec, a grid that is not square, labels) are stored in the file's metadata,
     which other programs ignore.
 
@@ -51,7 +52,8 @@ def save_weights(model: Any, path: str | os.PathLike, layout: FileLayout | None 
         UsageError: the layout cannot store one of the model's weights, or needs another suffix.
     """
     path = Path(path)
-    layouts = {".npz": ("official",), ".safetensors": ("timm", "transformers")}.get(path.suffix)
+    layouts = {".npz": ("official",), ".safetensors": ("timm", "transformers", "eomt")}
+    layouts = layouts.get(path.suffix)
     if layouts is None:
         raise UsageError(f"{path}: expected a name that ends in .npz or .safetensors.")
     layout = layout or layouts[0]
@@ -125,6 +127,11 @@ def _family(model: Any, layout: str) -> Family:
             f"timm and transformers resize images by {', '.join(PIL_CODES)}. Received: a model "
             f"with interpolation={interpolation!r}; save a .npz in the official layout."
         )
+    if layout == "timm" and preprocessing and preprocessing.pad:
+        raise UsageError(
+            "timm does not pad images at the bottom and at the right. Received: a model with "
+            "pad=True; save a .npz in the official layout."
+        )
     families = [family for family in FAMILIES if family.library == layout]
     is_bit = isinstance(model.spec, ResNetSpec)
     # The nearest one, for the message.
@@ -139,7 +146,9 @@ def _family(model: Any, layout: str) -> Family:
 def _arrays_of_file(family: Family, model: Any, names: list[WeightName]) -> dict[str, np.ndarray]:
     places = {**family.places, **family.places_of_spec(model.spec)}
     prefix = family.prefix if model.num_classes else family.headless_prefix
-    stacks = {prefix + name: [(0, array)] for name, array in family.unused(model.spec).items()}
+    stacks = {prefix + name: [(0, array)] for name, array in family.unused(model).items()}
+    table = place_of(places, POSITION_TABLE)
+    has_class_row = table is None or table.form not in ("grid", "rows")
     for name in names:
         place = place_of(places, name.key)
         if place is None:
@@ -148,7 +157,12 @@ def _arrays_of_file(family: Family, model: Any, names: list[WeightName]) -> dict
             )
         # Layers after the pooling have no prefix.
         key = place.key if name.key.startswith(_AFTER_POOLING) else prefix + place.key
-        stacks.setdefault(key, []).append((place.part, place.stored(_array(model, name))))
+        array = _array(model, name)
+        if name.key == "cls" and not has_class_row:
+            # The position of the class token becomes a part of it.
+            row = next((each for each in names if each.key == POSITION_TABLE), None)
+            array = array if row is None else array + _array(model, row)[:, :1]
+        stacks.setdefault(key, []).append((place.part, place.stored(array)))
     stacks = {key: sorted(stack, key=itemgetter(0)) for key, stack in stacks.items()}
     return {
         key: np.ascontiguousarray(np.concatenate([array for _, array in stack]))

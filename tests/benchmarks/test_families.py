@@ -41,7 +41,7 @@ def test_each_model_is_written_and_read_back(name, tmp_path):
 def test_outputs_are_compared_at_each_size(monkeypatch, tmp_path):
     monkeypatch.setattr(families, "_READ", READ)
     images = families._write("timm", {"resampling": "bicubic"}, 5, tmp_path)
-    found = families.differences(sys.executable, tmp_path, images, "timm", 5)
+    found = families.differences(sys.executable, tmp_path, images, families.SIZES, "timm", 5)
     assert found[:2] == [0, 0]
     assert found[2] == pytest.approx(0.5)
     monkeypatch.setattr(families, "installed", lambda *arguments: sys.executable)

@@ -93,13 +93,16 @@ def test_a_mask_is_resized_as_pillow_does():
     np.testing.assert_array_equal(actual[0], np.asarray(expected))
 
 
-def test_a_centre_crop_is_that_of_the_picture():
+@pytest.mark.parametrize(("part", "seen"), [({"crop": 0.875}, 64), ({"pad": True}, 48)])
+def test_a_part_or_a_padded_whole_is_that_of_the_picture(part, seen):
     picture, mask, _ = places(120, 90)
-    preprocessing = Preprocessing(64, 64, crop=0.875, interpolation="nearest")
+    preprocessing = Preprocessing(64, 64, interpolation="nearest", **part)
     [(image, actual)] = data.evaluation_batches(
         source_of([picture], [mask]), np.array([0]), preprocessing, 1
     )
-    assert (image.numpy()[0, ..., 0] // 16 == actual.numpy()[0]).mean() > 0.95
+    [image], [actual] = image.numpy(), actual.numpy()
+    assert (image[:, :seen, 0] // 16 == actual[:, :seen]).mean() > 0.95
+    assert (actual[:, seen:] == 255).all()
 
 
 def test_images_are_mirrored_and_cut_as_tensorflow_does():

@@ -16,6 +16,7 @@ from keras_vit._keras import keras
 from keras_vit.cli._predictions import Predictor, print_predictions
 from keras_vit.data import preprocess, preprocess_image
 from keras_vit.data.decoding import decode_image
+from keras_vit.data.luma_and_crop import shown_size
 from keras_vit.data.preprocessing import normalise, resize
 
 
@@ -234,3 +235,41 @@ def test_crop_keeps_the_aspect_of_a_wide_model():
     image = np.zeros((100, 100, 3), np.uint8)
     image[:25], image[75:] = 255, 255  # outside a central box of 100 x 50
     assert (preprocess(image, Preprocessing(8, 16, crop=1.0, interpolation="nearest")) == -1).all()
+
+
+# Of transformers 5.24's `get_size_with_aspect_ratio`, whose longer side may lack a pixel.
+@pytest.mark.parametrize(
+    ("size", "side", "expected"),
+    [
+        ((500, 333), 640, (640, 426)),
+        ((3024, 4032), 640, (480, 640)),
+        ((99, 100), 640, (634, 640)),
+        ((500, 500), 640, (640, 640)),
+        ((2000, 7), 640, (640, 2)),
+        ((375, 1242), 640, (193, 640)),
+        ((2676, 1562), 224, (223, 131)),
+        ((99, 112), 1280, (1131, 1279)),
+        ((4000, 1), 96, (96, 1)),
+    ],
+)
+def test_a_padded_image_keeps_its_proportions(size, side, expected):
+    settings = Preprocessing(side, side, pad=True)
+    assert shown_size(size, settings) == expected
+    image = np.full((*size, 3), 200, np.uint8)
+    padded = np.asarray(resize(Image.fromarray(image), settings))
+    assert padded.shape == (side, side, 3)
+    rows, columns = expected
+    assert (padded[:rows, :columns] == 200).all()
+    assert not padded[rows:].any()
+    assert not padded[:, columns:].any()
+
+
+def test_a_padded_input_need_not_be_a_square():
+    assert shown_size((100, 300), Preprocessing(64, 96, pad=True)) == (32, 96)
+    assert shown_size((300, 100), Preprocessing(64, 96, pad=True)) == (64, 21)
+
+
+@pytest.mark.parametrize("other", [{"crop": 1.0}, {"interpolation": "mediapipe"}])
+def test_a_padded_image_is_neither_cut_nor_resized_as_by_mediapipe(other):
+    with pytest.raises(UsageError, match="pad=True is for the whole image"):
+        Preprocessing(8, 8, pad=True, **other)

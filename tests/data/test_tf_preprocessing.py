@@ -42,7 +42,7 @@ def test_a_picture_that_becomes_much_smaller_is_summed_in_few_steps(
     np.testing.assert_array_equal(resized[0], preprocessing.resize(Image.fromarray(wide), settings))
 
 
-CROPS = [None, 0.875, 1.0]
+CROPS = [None, 0.875, 1.0, "pad"]
 KINDS = [*itertools.product(("nearest", "bilinear", "bicubic"), CROPS), ("mediapipe", None)]
 
 
@@ -53,7 +53,8 @@ def test_a_mapped_data_set_equals_preprocess_exactly(
 ):
     scaling = {"mean": (123.675, 116.28, 103.53), "scale": (58.395, 57.12, 57.375)}
     scaling = scaling if channels == 3 else {"mean": 120.0, "scale": 57.0, "channels": 1}
-    settings = Preprocessing(65, 48, crop, interpolation, **scaling)
+    part = {"pad": True} if crop == "pad" else {"crop": crop}
+    settings = Preprocessing(65, 48, interpolation=interpolation, **part, **scaling)
     # Where its height is resized first, as Pillow 13 does, the last has other pixels.
     sides = [*rng.integers(1, 130, (12, 2)), (3, 5), (333, 500), (300, 90)]
     noise = [rng.integers(0, 256, (*size, 3)).astype(np.uint8) for size in sides]

@@ -53,6 +53,7 @@ LAYERS = {
     "block_turned": row(TOKENS, layers.TransformerBlock, 3, 112, mlp_kind="gated_norm", **TURNED),
     "block_dropout": row(TOKENS, layers.TransformerBlock, 3, 112, **RATES),
     "block_relative": row((6, 48), layers.TransformerBlock, 3, 112, **RELATIVE),
+    "queries": row(TOKENS, layers.QueryTokens, 7),
     "std_conv": row(MAP, layers.StdConv, 16, 3, strides=2),
     "std_conv_symmetric": row(MAP, layers.StdConv, 16, 3, 2, **BIT_CONV),
     "group_norm": row(MAP, layers.GroupNorm, 4),

@@ -129,8 +129,8 @@ def test_parameters_and_operations_are_counted(segmenter):
     ("fields", "message"),
     [
         ({"dense_head": "lineal"}, "dense_head must be"),
-        ({"head_cells": 2}, "are for a dense_head. Received: dense_head='none', head_cells=2"),
-        ({"head_norm": True}, "are for a dense_head"),
+        ({"head_cells": 2}, "for dense_head='linear' or 'eomt'. Received: dense_head='none' and h"),
+        ({"head_norm": True}, "head_norm is for dense_head='linear'"),
         ({"dense_head": "linear", "head_cells": 3}, "must divide the 8 pixels of a patch"),
         ({"dense_head": "linear", "representation_dim": 9}, "Received: representation_dim=9"),
         ({"dense_head": "linear", "normalized_features": True}, "normalized_features=True"),

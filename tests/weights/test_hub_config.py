@@ -31,6 +31,10 @@ BIT = OLD_VIT | {
     "size": {"shortest_edge": 448},
 }
 PLAIN = Preprocessing(224, 224)
+# Of panoptic EoMTs, and of semantic ones, which see windows of 512 pixels.
+EOMT = {"image_processor_type": "EomtImageProcessorFast", "do_pad": True}
+WINDOWS = {"do_pad": False, "do_split_image": True, "size": {"shortest_edge": 512}}
+PADS_96 = Preprocessing(96, 96, pad=True, **IMAGENET)
 STRETCHED, CROPPED = (Preprocessing(224, 224, crop, "bicubic") for crop in (None, 0.875))
 OLD_IMAGENET = OLD_VIT | {"image_mean": MEAN, "image_std": STD}
 
@@ -195,6 +199,9 @@ def test_sizes_may_be_written_in_other_ways(config, changes):
             {"image_processor_type": "ViTHybridImageProcessorFast", "image_mean": 0.5},
             Preprocessing(224, 224, 1.0, "bicubic", 127.5, (68.500533, 66.632158, 70.323163)),
         ),
+        (EOMT, Preprocessing(640, 640, pad=True, **IMAGENET)),
+        (EOMT | {"size": {"shortest_edge": 96, "longest_edge": 96}, "do_pad": True}, PADS_96),
+        (EOMT | WINDOWS, Preprocessing(512, 512, crop=1.0, **IMAGENET)),
     ],
 )
 def test_transformers_maps_to_pixel_values(config, expected):
@@ -223,6 +230,10 @@ def test_transformers_maps_to_pixel_values(config, expected):
         ),
         ({"image_processor_type": "ConvNextImageProcessor"}, "Received: image_processor_type='Co"),
         ({"image_processor_type": ["ViT"] * 1000}, "Received: image_processor_type="),
+        (EOMT | {"size": {"shortest_edge": 96, "longest_edge": 128}}, "with do_split_image=False"),
+        (EOMT | WINDOWS | {"do_pad": True}, "Received: do_pad=True with do_split_image"),
+        (EOMT | {"size": {"height": 96, "width": 96}}, "Received: size={'height': 96"),
+        (OLD_VIT | {"do_split_image": True}, "Received: do_split_image=True"),
         (OLD_VIT | {"image_mean": [0.5] * 4}, "image_mean must be a number or three"),
         (OLD_VIT | {"image_mean": {"r": 1}}, "image_mean must be a number"),
     ],

@@ -385,8 +385,8 @@ def test_labels_too_long_for_the_archive_comment_are_not_saved(tmp_path):
     [
         ("weights.h5", None, "expected a name that ends in .npz or .safetensors"),
         ("weights.npz", "timm", "expected official for .npz. Received: 'timm'"),
-        ("weights.safetensors", "official", "expected timm or transformers for .safetensors"),
-        ("weights.safetensors", "hub", "layout must be one of official, timm, transformers"),
+        ("weights.safetensors", "official", "expected timm or transformers or eomt for .saf"),
+        ("weights.safetensors", "hub", "layout must be one of official, timm, transformers, eomt"),
     ],
 )
 def test_suffixes_that_do_not_fit_the_layout_are_refused(tmp_path, name, layout, message):

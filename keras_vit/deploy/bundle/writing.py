@@ -118,6 +118,7 @@ def _description(
     made, about = judged.made, judged.made.about
     preprocessing = about.preprocessing.to_dict()
     preprocessing["channels"] = CHANNELS[about.preprocessing.channels]
+    del preprocessing["pad"]  # no file has it
     if about.options.input == "uint8":
         # The file scales pixels itself; these values let a runner apply them without effect.
         preprocessing |= {"mean": 0.0, "scale": 1.0}

@@ -44,7 +44,7 @@ mlp/dense_0        mlp.fc1                     in
 mlp/dense_1        mlp.fc2                     in
 scale_mlp          layer_scale2.lambda1        same
 """
-_GATE = """
+GATE = """
 mlp/gate       mlp.weights_in     in    0/2
 mlp/dense_0    mlp.weights_in     in    1/2
 mlp/dense_1    mlp.weights_out    in
@@ -65,7 +65,7 @@ attention/key      attention.k_proj    in
 attention/value    attention.v_proj    in
 attention/out      attention.o_proj    out
 """
-_GATE_5 = """
+GATE_5 = """
 mlp/gate       mlp.gate_proj    in
 mlp/dense_0    mlp.up_proj      in
 mlp/dense_1    mlp.down_proj    in
@@ -73,8 +73,8 @@ mlp/dense_1    mlp.down_proj    in
 # Places that some files have instead, each with a name in the block that shows it.
 _OTHERS = {
     "attention.q_proj": places_of((_ATTENTION_5, *_PREFIXES)),
-    "mlp.weights_in": places_of((_GATE, *_PREFIXES)),
-    "mlp.gate_proj": places_of((_GATE_5, *_PREFIXES)),
+    "mlp.weights_in": places_of((GATE, *_PREFIXES)),
+    "mlp.gate_proj": places_of((GATE_5, *_PREFIXES)),
 }
 
 
@@ -95,15 +95,20 @@ def _refuses(model: Any) -> str | None:
         )
     if model.image_size[0] != model.image_size[1]:
         return f"transformers' DINOv2 has positions of square images. Received: {model.image_size}"
+    return refused_mlp(spec, "transformers' DINOv2")
+
+
+def refused_mlp(spec: Any, name: str) -> str | None:
+    """What DINOv2's MLPs in a library cannot be, in words, or None."""
     gated = spec.mlp_kind == "gated"
-    if _mlp_dim(spec.hidden_dim, _mlp_ratio(spec), gated) != spec.mlp_dim:
+    if _mlp_dim(spec.hidden_dim, mlp_ratio(spec), gated) != spec.mlp_dim:
         wide = "of two thirds of a multiple of hidden_dim, rounded up to a multiple of 8"
         return (
-            f"transformers' DINOv2 has MLPs {wide if gated else 'of a multiple of hidden_dim'}. "
+            f"{name} has MLPs {wide if gated else 'of a multiple of hidden_dim'}. "
             f"Received: mlp_dim={spec.mlp_dim}, hidden_dim={spec.hidden_dim}"
         )
     if gated and spec.activation != "silu":
-        return f"transformers' DINOv2 has gated MLPs with silu. Received: {spec.activation}"
+        return f"{name} has gated MLPs with silu. Received: {spec.activation}"
     return None
 
 
@@ -111,14 +116,15 @@ def _mlp_dim(hidden_dim: int, ratio: int, gated: bool) -> int:
     return (int(hidden_dim * ratio * 2 / 3) + 7) // 8 * 8 if gated else hidden_dim * ratio
 
 
-def _mlp_ratio(spec: Any) -> int:
+def mlp_ratio(spec: Any) -> int:
+    """The MLP's width, or that before the two thirds of gated ones, in widths of the model."""
     return round(spec.mlp_dim / spec.hidden_dim * (1.5 if spec.mlp_kind == "gated" else 1))
 
 
 def _files(model: Any) -> dict[str, dict[str, Any]]:
     spec = model.spec
     fields = {
-        "mlp_ratio": _mlp_ratio(spec),
+        "mlp_ratio": mlp_ratio(spec),
         "layerscale_value": spec.layer_scale,
         "drop_path_rate": spec.drop_path,
         "use_swiglu_ffn": spec.mlp_kind == "gated",
@@ -140,7 +146,9 @@ _BOTH = {
     "refuses": _refuses,
     "files": _files,
     # A corrupted patch in pre-training.
-    "unused": lambda spec: {"embeddings.mask_token": np.zeros((1, spec.hidden_dim), np.float32)},
+    "unused": lambda model: {
+        "embeddings.mask_token": np.zeros((1, model.spec.hidden_dim), np.float32)
+    },
 }
 _ONLY = {
     "pooling": Only("pooling 'token' or 'token_mean'", ("token", "token_mean").__contains__),

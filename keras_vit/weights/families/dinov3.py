@@ -30,7 +30,7 @@ patch_encoder/register_tokens    embeddings.register_tokens    same
 patch_encoder/projection         embeddings.patch_embeddings   conv
 encoder_norm                     norm                          flat
 """
-_BLOCK = """
+BLOCK = """
 norm_attention     norm1                  flat
 attention/query    attention.q_proj       in
 attention/key      attention.k_proj       in
@@ -44,17 +44,20 @@ mlp/dense_1        mlp.down_proj          in
 scale_mlp          layer_scale2.lambda1   same
 """
 # The names of the modules in transformers 5, which `state_dict` has; files of the hub have others.
-_BLOCKS_5 = places_of((_BLOCK, "encoderblock_{i}/", "model.layer.{i}."))
+_BLOCKS_5 = places_of((BLOCK, "encoderblock_{i}/", "model.layer.{i}."))
 
 
 def _other_places(shape_of: ShapeOf, config: Mapping[str, Any]) -> Places:
     return _BLOCKS_5 if shape_of("model.layer.0.norm1.weight") else {}
 
 
-def _shown(shape_of: ShapeOf, config: Mapping[str, Any]) -> dict[str, Any]:
-    theta = config.get("rope_theta", _BASE)
-    if theta != _BASE:
-        raise UsageError(f"its rope_theta is {shown(theta)}; supported is {_BASE}.")
+def shown_rotation(shape_of: ShapeOf, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The field of the spec that says how DINOv3 turns queries and keys."""
+    parameters = config.get("rope_parameters")
+    parameters = parameters if isinstance(parameters, dict) else {}
+    theta = config.get("rope_theta", parameters.get("rope_theta", ROPE_THETA))
+    if theta != ROPE_THETA:
+        raise UsageError(f"its rope_theta is {shown(theta)}; supported is {ROPE_THETA}.")
     return {"rotation": "dinov3"}
 
 
@@ -70,7 +73,7 @@ def _files(model: Any) -> dict[str, dict[str, Any]]:
         "DINOv3ViT",
         attention_dropout=spec.attention_dropout,
         drop_path_rate=spec.drop_path,
-        rope_theta=_BASE,
+        rope_theta=ROPE_THETA,
         query_bias=spec.query_bias,
         key_bias=spec.key_bias,
         value_bias=spec.value_bias,
@@ -82,14 +85,14 @@ def _files(model: Any) -> dict[str, dict[str, Any]]:
     )
 
 
-_BASE = 100.0  # of the frequencies
+ROPE_THETA = 100.0  # of the frequencies
 DINOV3 = Family(
     "transformers DINOv3",
     "transformers",
     r"()embeddings\.patch_embeddings\.weight",
-    places=places_of((_ENCODER, "", ""), (_BLOCK, "encoderblock_{i}/", "layer.{i}.")),
+    places=places_of((_ENCODER, "", ""), (BLOCK, "encoderblock_{i}/", "layer.{i}.")),
     other_places=_other_places,
-    shown=_shown,
+    shown=shown_rotation,
     not_weights=NOT_WEIGHTS,
     numerics={"activation": "erf", "layer_norm_eps": 1e-5},
     only={
@@ -103,5 +106,7 @@ DINOV3 = Family(
     refuses=_refuses,
     files=_files,
     # A corrupted patch in pre-training.
-    unused=lambda spec: {"embeddings.mask_token": np.zeros((1, 1, spec.hidden_dim), np.float32)},
+    unused=lambda model: {
+        "embeddings.mask_token": np.zeros((1, 1, model.spec.hidden_dim), np.float32)
+    },
 )

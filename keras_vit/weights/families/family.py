@@ -19,7 +19,7 @@ from keras_vit.weights.places import Place, Shape
 ShapeOf = Callable[[str], Shape | None]
 Places = Mapping[str, Place]
 OtherPlaces = Mapping[str, Place | None]
-FileLayout = Literal["official", "timm", "transformers"]
+FileLayout = Literal["official", "timm", "transformers", "eomt"]
 
 
 class Only(NamedTuple):
@@ -73,6 +73,7 @@ class Family:
         refuses: what else it cannot store of a model, in words; None if nothing.
         files: the JSON files of a model, by name.
         unused: further arrays that the library expects in a file, by name, which no model uses.
+        differences: whether files may hold the differences from an encoder's weights.
     """
 
     name: str
@@ -92,7 +93,8 @@ class Family:
     only: Mapping[str, Only] = dataclasses.field(default_factory=dict)
     refuses: Callable[[Any], str | None] = lambda model: None
     files: Callable[[Any], dict[str, dict[str, Any]]] = lambda model: {}
-    unused: Callable[[Spec], dict[str, np.ndarray]] = lambda spec: {}
+    unused: Callable[[Any], dict[str, np.ndarray]] = lambda model: {}
+    differences: bool = False
 
     def refusals(self, spec: Spec) -> list[str]:
         """The fields of a spec that it cannot store, each in a sentence."""

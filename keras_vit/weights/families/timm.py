@@ -25,6 +25,7 @@ from keras_vit.weights.families.family import (
 )
 from keras_vit.weights.hub_config import model_args
 from keras_vit.weights.hub_preprocessing import timm_config
+from keras_vit.weights.names import POSITION_TABLE
 from keras_vit.weights.places import Place
 from keras_vit.weights.tensors import METADATA
 
@@ -201,7 +202,7 @@ def other_places(shape_of: ShapeOf, config: Mapping[str, Any]) -> Places:
     tokens = shape_of("reg_token") or ()
     registers = tokens[1] if len(tokens) == 3 else 0
     if _only_patches_have_positions(shape_of, config):
-        positions = {_TABLE: Place("pos_embed", "grid")} if shape_of("cls_token") else {}
+        positions = {POSITION_TABLE: Place("pos_embed", "grid")} if shape_of("cls_token") else {}
     else:
         positions = _register_positions(bool(shape_of("cls_token")), registers)
     norm = _NORM_AFTER if shape_of(_FC_NORM) else {}
@@ -243,7 +244,11 @@ def norm_after_pooling(shape_of: ShapeOf, config: Mapping[str, Any]) -> dict[str
 
 def _register_positions(class_token: bool, registers: int) -> Places:
     # timm's registers have positions, unless the class token has none either.
-    return {_TABLE: Place("pos_embed", zeros=(int(class_token), registers))} if registers else {}
+    return (
+        {POSITION_TABLE: Place("pos_embed", zeros=(int(class_token), registers))}
+        if registers
+        else {}
+    )
 
 
 _ROOT_ALONE = places_of((_ROOT, "", "patch_embed.backbone."))
@@ -258,7 +263,6 @@ _ACTIVATION_OF = {
     r"vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip_.*": "tanh",
     r"vit_large_patch16_siglip_(gap_)?512": "tanh",
 }
-_TABLE = "Transformer/posembed_input/pos_embedding"
 TIMM = Family(
     "timm",
     "timm",
