@@ -50,6 +50,8 @@ def decode_masks(
             `sizes` are not two integers for each of them.
     """
     preprocessing: Preprocessing = getattr(model, "preprocessing", model)
+    if getattr(model, "task", "") == "panoptic":
+        checked_queries(predictions)  # masks alone look like scores of classes
     outputs = _outputs(predictions, preprocessing)
     if sizes is None:
         return [classes_at(output, preprocessing.size) for output in outputs]

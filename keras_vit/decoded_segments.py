@@ -100,10 +100,11 @@ def decode_segments(
     preprocessing: Preprocessing = getattr(model, "preprocessing", model)
     masks, classes = checked_queries(predictions)
     count = classes.shape[-1] - 1
-    if not set(stuff_classes) <= set(range(count)):
+    stuff = set(stuff_classes)
+    if not stuff <= set(range(count)):
         raise UsageError(
             f"stuff_classes must be indices of the {count} classes, 0 to {count - 1}. "
-            f"Received: {shown(stuff_classes)}."
+            f"Received: {shown(stuff)}."
         )
     names = getattr(model, "labels", None) or [""] * count
     if len(names) != count:
@@ -114,7 +115,7 @@ def decode_segments(
         interpolated = _Interpolated(each, size, preprocessing)
         if kind == "panoptic":
             limits = (threshold, mask_threshold, overlap_threshold)
-            ids, segments = _panoptic(interpolated, logits, *limits, set(stuff_classes))
+            ids, segments = _panoptic(interpolated, logits, *limits, stuff)
         else:
             ids, segments = _instances(interpolated, logits, threshold)
         named = tuple(Segment(index, names[index], score) for index, score in segments)
@@ -152,7 +153,9 @@ def checked_queries(predictions: Any) -> tuple[np.ndarray, np.ndarray]:
     held = predictions if isinstance(predictions, dict) else {}
     masks, classes = (np.asarray(held.get(name, 0)) for name in names)
     if (masks.ndim, classes.ndim) != (4, 3) or (
-        (masks.shape[0], masks.shape[-1]) != classes.shape[:2] or classes.shape[-1] < 2
+        (masks.shape[0], masks.shape[-1]) != classes.shape[:2]
+        or classes.shape[-1] < 2
+        or 0 in masks.shape[1:]
     ):
         raise UsageError(
             'predictions must be a dict of "masks" (n, rows, columns, queries) and "classes" (n, '
@@ -174,7 +177,10 @@ def checked_sizes(
     """
     if sizes is None:
         sizes = [shown_size(preprocessing.size, preprocessing)] * count
-    array = np.asarray(sizes if count else np.ones((0, 2), int))
+    try:
+        array = np.asarray(sizes if count else np.ones((0, 2), int))
+    except ValueError:  # they are of several lengths
+        array = np.zeros(0)
     if array.shape != (count, 2) or array.dtype.kind not in "iu" or (array < 1).any():
         raise UsageError(
             f"sizes must be (height, width) of each of the {count} pictures, integers. "

@@ -1,5 +1,7 @@
 """Segments and classes of EoMT's queries, as transformers' image processor computes them."""
 
+import types
+
 import numpy as np
 import pytest
 
@@ -189,6 +191,8 @@ def test_scores_and_class_maps_of_padded_pictures_are_cut(rng, pad):
         ({"sizes": [(3.5, 4)]}, r"integers. Received: \[\(3.5, 4\)\]"),
         ({"sizes": [(3, 4), (3, 4)]}, "each of the 1 pictures"),
         ({"sizes": [(0, 4)]}, "each of the 1 pictures"),
+        ({"sizes": [(3, 4), (3,)]}, "each of the 1 pictures"),
+        ({"masks": np.zeros((1, 0, 8, 1))}, "predictions must be a dict"),
         ({"kind": "semantic"}, "kind must be one of panoptic, instance"),
         ({"threshold": 1.5}, "threshold must"),
         ({"stuff_classes": [2]}, "stuff_classes"),
@@ -204,3 +208,6 @@ def test_other_predictions_are_refused(change, message):
         keras_vit.decode_segments(predictions, keras_vit.Preprocessing(8, 8), sizes, **options)
     with pytest.raises(UsageError, match="predictions must be a dict"):
         keras_vit.decode_segments(predictions["masks"], keras_vit.Preprocessing(8, 8))
+    model = types.SimpleNamespace(task="panoptic", preprocessing=keras_vit.Preprocessing(8, 8))
+    with pytest.raises(UsageError, match="predictions must be a dict"):
+        keras_vit.decode_masks({"scores": square((0, 0, 8, 8))}, model)

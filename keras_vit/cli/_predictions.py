@@ -106,13 +106,17 @@ class MaskPredictor:
         """
         import numpy as np
 
+        from keras_vit.data.luma_and_crop import shown_size
         from keras_vit.decoded_masks import decode_masks, shares_of
 
+        preprocessing = self.model.preprocessing
         images, inputs = zip(*prepared, strict=True)
         predicted = self.scores(np.concatenate(inputs))
         for i, image in enumerate(images):
             output = {name: each[i : i + 1] for name, each in predicted.items()}
-            [mask] = decode_masks(output, self.model)
+            # Padding is no part of the image.
+            sizes = [shown_size(image.shape[:2], preprocessing)] if preprocessing.pad else None
+            [mask] = decode_masks(output, self.model, sizes)
             yield {"classes": shares_of(mask, self.labels), "mask": (image, output)}
 
     def mask_of(self, image: np.ndarray, output: dict[str, np.ndarray]) -> np.ndarray:

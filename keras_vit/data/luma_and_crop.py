@@ -35,7 +35,8 @@ def shown_size(
     """Height and width in the model's input of what is seen of a picture, in pixels.
 
     Those of the input, except for `pad`. One of them may then be a pixel less than the input's:
-    this is the arithmetic of transformers' `get_size_with_aspect_ratio`.
+    this is the arithmetic of transformers' `get_size_with_aspect_ratio`, which leaves a picture as
+    it is if its shorter side is already right.
 
     Args:
         sides: height and width of the picture, integers.

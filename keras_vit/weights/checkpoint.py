@@ -303,7 +303,12 @@ class Checkpoint:
             return timm_preprocessing(self.tensors.config)
         if self.tensors.preprocessor:
             return transformers_preprocessing(self.tensors.preprocessor)
-        return None
+        return self.layout.family.preprocessing(self.ignored)
+
+    def ignored(self, name: str) -> np.ndarray | None:
+        """The array of this name, before which a prefix may be, that is no weight; or None."""
+        keys = (key for key in self.layout.ignored if f".{key}".endswith(f".{name}"))
+        return next(map(self.tensors.read, keys), None)
 
     @property
     def parameters(self) -> int:

@@ -177,7 +177,7 @@ def timm_config(model: Any) -> dict[str, Any]:
 def processor_config(model: Any) -> dict[str, dict[str, Any]]:
     """preprocessor_config.json by its name; {} if transformers cannot do the same."""
     preprocessing: Preprocessing | None = model.preprocessing
-    geometry = None if preprocessing is None else _processor_geometry(preprocessing)
+    geometry = None if preprocessing is None else _processor_geometry(model, preprocessing)
     if geometry is None:
         return {}
     return {
@@ -194,7 +194,7 @@ def processor_config(model: Any) -> dict[str, dict[str, Any]]:
     }
 
 
-def _processor_geometry(preprocessing: Preprocessing) -> dict[str, Any] | None:
+def _processor_geometry(model: Any, preprocessing: Preprocessing) -> dict[str, Any] | None:
     size = {"height": preprocessing.height, "width": preprocessing.width}
     if preprocessing.pad:
         edges = dict.fromkeys(("shortest_edge", "longest_edge"), preprocessing.height)
@@ -205,6 +205,10 @@ def _processor_geometry(preprocessing: Preprocessing) -> dict[str, Any] | None:
         return {"image_processor_type": "ViTImageProcessor", "size": size}
     if preprocessing.height != preprocessing.width:
         return None
+    if preprocessing.crop == 1 and getattr(model.spec, "num_queries", 0):  # the central window
+        edges = {"shortest_edge": preprocessing.height, "longest_edge": None}
+        windows = {"do_split_image": True, "do_pad": False}
+        return {"image_processor_type": "EomtImageProcessor", "size": edges, **windows}
     return {
         "image_processor_type": "BitImageProcessor",
         "size": {"shortest_edge": preprocessing.uncropped[0]},

@@ -239,8 +239,10 @@ def fill(
     """
     if not allow_nonfinite:
         _check_finite(checkpoint, matched.places)
+    _check_differences(checkpoint, bool(added_to))
+    if matched.head == "keep":
+        _check_unmasked(checkpoint)
     if added_to is None:
-        _check_whole(checkpoint)
         return _filled(model, checkpoint, matched)
     encoder = dataclasses.replace(model.spec, **DENSE_FIELDS)
     with open_checkpoint(added_to, encoder.num_heads) as other:
@@ -252,15 +254,39 @@ def fill(
     return dataclasses.replace(loaded, dialect=f"{loaded.dialect}, added to {other.dialect}")
 
 
-def _check_whole(checkpoint: Checkpoint) -> None:
-    """Raises a `UsageError` if the file holds differences: its last norm scales by nearly 0."""
+def _check_differences(checkpoint: Checkpoint, added: bool) -> None:
+    """Raises a `UsageError` if differences are not added to an encoder, or whole weights are.
+
+    The last norm of differences scales by nearly 0.
+    """
     if not checkpoint.layout.family.differences:
+        if added:
+            raise UsageError(
+                f"added_to is for EoMT's own files with DINOv3. Received: {checkpoint.path}, "
+                f"{checkpoint.dialect}; leave it out."
+            )
         return
-    scale = checkpoint.read(NORM_ROWS[0].key)
-    if np.abs(scale).mean() < _LEAST_SCALE:
+    scale = np.abs(checkpoint.read(NORM_ROWS[0].key)).mean()
+    if (scale < _LEAST_SCALE) != added:
+        held, fix = "whole weights", "leave added_to out"
+        if not added:
+            held = "differences from an encoder's weights"
+            fix = "pass added_to=, the file of the encoder"
         raise UsageError(
-            f"{checkpoint.path} holds differences from an encoder's weights: its last norm scales "
-            f"by {np.abs(scale).mean():.2g}; pass added_to=, the file of the encoder."
+            f"{checkpoint.path} holds {held}: its last norm scales by {scale:.2g}; {fix}."
+        )
+
+
+def _check_unmasked(checkpoint: Checkpoint) -> None:
+    """Raises a `UsageError` if the file's own library would mask attention when it predicts."""
+    probabilities = None
+    if checkpoint.layout.family.masks_attention:
+        probabilities = checkpoint.ignored("attn_mask_probs")
+    if probabilities is not None and probabilities.any():
+        raise UsageError(
+            f"{checkpoint.path} has attn_mask_probs {shown(probabilities.tolist())}, by which "
+            "transformers masks attention, as EoMT's training does before its end; keras_vit never "
+            "does. If the model may do without, save it after model.attn_mask_probs.zero_()."
         )
 
 

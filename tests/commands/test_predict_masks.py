@@ -2,6 +2,7 @@
 
 import json
 import os
+import types
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import deploy
+from keras_vit.cli._predictions import MaskPredictor
 from keras_vit.data.images import read_picture
 from keras_vit.data.mask_folders import mask_folder
 from keras_vit.evaluation.mask_folder import names_of
@@ -58,6 +60,18 @@ def test_masks_are_written_with_a_page(done, pictures, tmp_path):
     for _ in range(2):
         out, _ = done("export/run.py", "--bundle", BUNDLE, pictures, "--out", inside, "--json")
         assert len(out.splitlines()) == len(names)
+
+
+def test_padding_has_no_share():
+    """Of a picture twice as wide as high the model sees the upper half of its input."""
+    model = types.SimpleNamespace(
+        preprocessing=keras_vit.Preprocessing(8, 8, pad=True), labels=("cat", "padding")
+    )
+    scores = np.zeros((1, 8, 8, 2), np.float32)
+    scores[:, :4, :, 0] = scores[:, 4:, :, 1] = 1
+    predictor = MaskPredictor("", model, lambda inputs: {"scores": scores})
+    [answer] = predictor.answers([predictor.prepared(np.zeros((4, 8, 3), np.uint8))], 1)
+    assert answer["classes"] == [("cat", 1.0)]
 
 
 def test_each_picture_has_a_name_of_its_own():

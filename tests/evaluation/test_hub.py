@@ -1,5 +1,6 @@
 """The folder for a hub: its card says what the run is, and its files hold the run's weights."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -52,6 +53,16 @@ def test_the_card_states_the_figures_of_the_report(run, tmp_path):
     for program in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         compile(program, "card", "exec")
         assert "me/digits" in program
+
+
+def test_the_card_says_how_pictures_are_prepared(run):
+    model = run.model()
+    model.preprocessing = dataclasses.replace(
+        model.preprocessing, mean=(123.675, 116.28, 103.53), scale=(58, 57, 57), pad=True
+    )
+    text = hub_card(run, model, "me/x", {"timm": "", "transformers": ""})
+    assert "to fit the model's size, and black pixels fill the rest (" in text
+    assert "(pixel - 123.675, 116.28, 103.53) / 58, 57, 57 for pixels from 0 to 255" in text
 
 
 def test_names_of_classes_are_never_markup(run, tmp_path):

@@ -179,6 +179,19 @@ def test_an_encoder_gets_queries_and_loses_them(folder, tmp_path, kind):
     np.testing.assert_allclose(patches, seen, atol=1e-6)
 
 
+def test_windows_are_written_as_they_were_read(folder, tmp_path):
+    model = built(folder, "transformers")
+    model.preprocessing = keras_vit.Preprocessing(32, 32, crop=1.0, mean=120.0)
+    keras_vit.save_weights(model, tmp_path / "model.safetensors", "transformers")
+    config = json.loads((tmp_path / "preprocessor_config.json").read_text())
+    assert (config["image_processor_type"], config["do_split_image"]) == (
+        "EomtImageProcessor",
+        True,
+    )
+    assert config["size"] == {"shortest_edge": 32, "longest_edge": None}
+    assert built(tmp_path, ".").preprocessing == model.preprocessing
+
+
 def test_pictures_are_padded_for_queries_alone(folder, tmp_path):
     """A classifier from their encoder can be exported, as if it was another one's."""
     model = built(folder, "transformers")
@@ -231,6 +244,38 @@ def test_differences_are_added_to_their_encoder(folder, tmp_path):
         built(tmp_path, "differences.safetensors", **ARGUMENTS["own_dinov3"])
     added = built(tmp_path, "differences.safetensors", **ARGUMENTS["own_dinov3"], added_to=tmp_path)
     assert_near(added(inputs), outputs, 5e-5)
+
+
+@pytest.mark.parametrize("kind", ["transformers", "own", "own_dinov3"])
+def test_nothing_is_added_to_whole_weights(folder, kind):
+    with pytest.raises(UsageError, match="own files with DINOv3|holds whole weights"):
+        built(folder, kind, added_to=folder / "transformers")
+
+
+def test_weights_with_which_transformers_masks_attention_are_refused(folder, tmp_path):
+    """Its own default; their encoder is as good as another one."""
+    shutil.copytree(folder / "transformers", tmp_path, dirs_exist_ok=True)
+    arrays = load_file(tmp_path / "model.safetensors")
+    arrays["attn_mask_probs"] = np.float32([0, 1])
+    save_file(arrays, tmp_path / "model.safetensors")
+    with pytest.raises(
+        UsageError, match=r"attn_mask_probs \[0.0, 1.0\], by which transformers mask"
+    ):
+        keras_vit.model_from_weights(tmp_path)
+    keras_vit.model_from_weights(tmp_path, num_classes=3, dense_head="none")
+
+
+def test_own_files_say_how_pictures_are_prepared(folder, tmp_path):
+    pads = keras_vit.Preprocessing(
+        32, 32, mean=(123.675, 116.28, 103.53), scale=(58.395, 57.12, 57.375), pad=True
+    )
+    model = built(folder, "own")
+    assert model.preprocessing == pads
+    model.preprocessing = dataclasses.replace(pads, mean=127.5, scale=(51, 51, 102))
+    keras_vit.save_weights(model, tmp_path / "model.safetensors", "eomt")
+    arrays = load_file(tmp_path / "model.safetensors")
+    assert arrays["encoder.pixel_mean"].ravel().tolist() == [0.5] * 3
+    np.testing.assert_allclose(arrays["encoder.pixel_std"].ravel(), [0.2, 0.2, 0.4], rtol=1e-6)
 
 
 def test_parameters_and_operations_are_counted(folder):

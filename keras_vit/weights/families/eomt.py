@@ -14,7 +14,7 @@ import numpy as np
 
 from keras_vit._errors import UsageError, shown
 from keras_vit.encoder.poolings import POOLINGS
-from keras_vit.specs import ViTSpec
+from keras_vit.specs import Preprocessing, ViTSpec
 from keras_vit.weights.families import dinov2, dinov3, timm
 from keras_vit.weights.families.family import (
     ANY,
@@ -23,6 +23,7 @@ from keras_vit.weights.families.family import (
     Family,
     Only,
     Places,
+    ReadIgnored,
     ShapeOf,
     places_of,
 )
@@ -216,15 +217,29 @@ def _unused(model: Any) -> dict[str, np.ndarray]:
 
 
 def _own_unused(model: Any) -> dict[str, np.ndarray]:
-    statistics = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
-    # (3,) to (1, 3, 1, 1)
+    preprocessing: Preprocessing = model.preprocessing or _PIXELS
+    statistics = {"mean": preprocessing.mean, "std": preprocessing.scale}
     pixels = {
-        f"encoder.pixel_{name}": np.float32(values).reshape(1, 3, 1, 1)
+        # (3,) to (1, 3, 1, 1)
+        f"encoder.pixel_{name}": np.float32(np.broadcast_to(values, 3) / 255).reshape(1, 3, 1, 1)
         for name, values in statistics.items()
     }
     return {_PROBABILITIES: np.zeros(model.spec.query_blocks, np.float32), **pixels}
 
 
+def _own_preprocessing(read: ReadIgnored) -> Preprocessing | None:
+    """Of a whole picture, padded."""
+    mean, std = read("encoder.pixel_mean"), read("encoder.pixel_std")
+    if mean is None or std is None or mean.size != 3 or std.size != 3:
+        return None
+    levels = (tuple(round(float(x) * 255, 4) for x in each.ravel()) for each in (mean, std))
+    mean, scale = levels
+    return dataclasses.replace(_PIXELS, mean=mean, scale=scale)
+
+
+_PIXELS = Preprocessing(
+    640, 640, mean=(123.675, 116.28, 103.53), scale=(58.395, 57.12, 57.375), pad=True
+)
 _EPSILONS = {"none": 1e-6, "dinov3": 1e-5}
 _HEAD_PLACES = _head_places(_HEAD, "class_predictor")
 _OWN_HEAD_PLACES = _head_places(_OWN_HEAD, "class_head")
@@ -261,6 +276,7 @@ EOMT = Family(
     refuses=_dinov2_refuses,
     files=_dinov2_files,
     unused=_unused,
+    masks_attention=True,
     **_BOTH,
 )
 EOMT_DINOV3 = Family(
@@ -274,6 +290,7 @@ EOMT_DINOV3 = Family(
     refuses=_refuses,
     files=_dinov3_files,
     unused=_unused,
+    masks_attention=True,
     **_BOTH,
 )
 EOMT_OWN = Family(
@@ -288,6 +305,7 @@ EOMT_OWN = Family(
     only={**_ONLY, "mlp_kind": PLAIN_OR_GATED},
     refuses=_own_refuses,
     unused=_own_unused,
+    preprocessing=_own_preprocessing,
     **_BOTH,
 )
 EOMT_OWN_DINOV3 = Family(
@@ -301,6 +319,7 @@ EOMT_OWN_DINOV3 = Family(
     only={**_ONLY, **_ROTATED},
     refuses=_own_refuses,
     unused=_own_unused,
+    preprocessing=_own_preprocessing,
     differences=True,
     **_BOTH,
 )

@@ -11,7 +11,7 @@ import numpy as np
 from keras_vit._checks import Resampling
 from keras_vit._errors import shown
 from keras_vit.encoder.weight_rows import table_words
-from keras_vit.specs import ResNetSpec, Spec
+from keras_vit.specs import Preprocessing, ResNetSpec, Spec
 from keras_vit.weights.names import official_keys
 from keras_vit.weights.places import Place, Shape
 
@@ -20,6 +20,10 @@ ShapeOf = Callable[[str], Shape | None]
 Places = Mapping[str, Place]
 OtherPlaces = Mapping[str, Place | None]
 FileLayout = Literal["official", "timm", "transformers", "eomt"]
+
+
+# The array of a name that is no weight, without the prefix; None if the file lacks it.
+ReadIgnored = Callable[[str], np.ndarray | None]
 
 
 class Only(NamedTuple):
@@ -73,6 +77,10 @@ class Family:
         refuses: what else it cannot store of a model, in words; None if nothing.
         files: the JSON files of a model, by name.
         unused: further arrays that the library expects in a file, by name, which no model uses.
+        preprocessing: what arrays in a file that are not weights, by a function of their names, say
+            of pictures, for an input of any size.
+        masks_attention: whether models of the library mask attention, also to predict, if
+            "attn_mask_probs" of a file are not 0.
         differences: whether files may hold the differences from an encoder's weights.
     """
 
@@ -94,6 +102,8 @@ class Family:
     refuses: Callable[[Any], str | None] = lambda model: None
     files: Callable[[Any], dict[str, dict[str, Any]]] = lambda model: {}
     unused: Callable[[Any], dict[str, np.ndarray]] = lambda model: {}
+    preprocessing: Callable[[ReadIgnored], Preprocessing | None] = lambda read: None
+    masks_attention: bool = False
     differences: bool = False
 
     def refusals(self, spec: Spec) -> list[str]:
