@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 
 import keras_vit
 from keras_vit import UsageError, evaluation
-from keras_vit._keras import LEGACY, keras
+from keras_vit._keras import keras
 from keras_vit.encoder.dense_heads import DENSE_FIELDS
 from keras_vit.models.profile import profile
 from keras_vit.weights.names import parameter_count
@@ -203,7 +203,6 @@ def test_pictures_are_padded_for_queries_alone(folder, tmp_path):
         assert again.preprocessing == dataclasses.replace(model.preprocessing, pad=False)
 
 
-@pytest.mark.skipif(LEGACY, reason="Keras 3 sums gradients as the others")
 def test_every_weight_is_trained_and_half_precision_is_near(folder):
     model, (inputs, outputs) = built(folder, "transformers"), expected(folder, "transformers")
     model.compile(keras.optimizers.SGD(0.1), {"masks": "mse", "classes": "mse"})
